@@ -36,14 +36,14 @@ class Stripes final : public Dataset {
 
   /// Writes the pixels of `box` row by row. A pixel depends only on its position in the data set, so every layout reads
   /// the same values.
-  void read(Index sample, const Box& box, std::span<float> out) const override {
+  void read(Index sample, const Box& box, std::span<double> out) const override {
     constexpr Index directions[][2] = {{1, 0}, {0, 1}, {1, 1}, {1, -1}};
     const auto& [down, right] = directions[label(sample)];
     std::size_t next = 0;
     for (Index h = box[1].lo; h < box[1].hi; ++h)
       for (Index w = box[2].lo; w < box[2].hi; ++w) {
         const double wave = std::sin(std::numbers::pi / 2 * static_cast<double>(down * h + right * w + sample / 4));
-        out[next++] = static_cast<float>(wave + 0.5 * noise_.normal((sample * extent + h) * extent + w));
+        out[next++] = wave + 0.5 * noise_.normal((sample * extent + h) * extent + w);
       }
   }
 

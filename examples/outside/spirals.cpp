@@ -16,12 +16,11 @@ class Spirals final : public Dataset {
   Index size() const override { return 600; }
   Index classes() const override { return 3; }
   void hold(std::span<const Index>, const Box&) override {}  // nothing to read from a file
-  void read(Index sample, const Box& box, std::span<float> out) const override {
+  void read(Index sample, const Box& box, std::span<double> out) const override {
     const double along = (static_cast<double>(sample / 3) + turn_) / 200;
     const double angle = 4 * along + 2 * std::numbers::pi / 3 * static_cast<double>(sample % 3);
     const double place[] = {2 * along * std::cos(angle), 2 * along * std::sin(angle)};
-    for (Index c = box[0].lo; c < box[0].hi; ++c)
-      out[static_cast<std::size_t>(c - box[0].lo)] = static_cast<float>(place[c]);
+    for (Index c = box[0].lo; c < box[0].hi; ++c) out[static_cast<std::size_t>(c - box[0].lo)] = place[c];
   }
   std::int32_t label(Index sample) const override { return static_cast<std::int32_t>(sample % 3); }
 

@@ -64,11 +64,11 @@ class Noise final : public Dataset {
   void hold(std::span<const Index>, const Box&) override {
     if (is("hold throws")) throw std::logic_error("nothing can be held");
   }
-  void read(Index sample, const Box&, std::span<float> out) const override {
+  void read(Index sample, const Box&, std::span<double> out) const override {
     if (is("read throws")) throw std::out_of_range("there is no such sample");
     if (is("read throws no exception")) throw Box();
     if (is("read wants all memory")) static_cast<void>(std::vector<char>(std::size_t{1} << 62));
-    std::fill(out.begin(), out.end(), static_cast<float>(sample % 4));
+    std::fill(out.begin(), out.end(), static_cast<double>(sample % 4));
   }
   std::int32_t label(Index sample) const override {
     if (is("label of 77") && sample == 21) return 77;

@@ -51,8 +51,8 @@ TRAINING = [
     ("no classes", r"the data set 'noise' has one value per sample and 0 classes \(target\(\), classes\(\)\), but the loss 'loss' needs "
                    "one label per sample", INPUT),
     ("classes of -3", r"the data set 'noise' has -3 classes \(classes\(\)\); 0 means values", INPUT),
-    ("target without read_target", r"rank \d: data set 'noise': its targets have dimensions \(target\(\)\), so its class must define "
-                                   r"read_target\(\)", INPUT),
+    ("target without read_target", r"rank \d: data set 'noise': its labels have dimensions \(target\(\)\), so its class must define "
+                                   r"read_labels\(\)", INPUT),
     ("hold throws", "nothing can be held", INPUT),
     ("read throws", r"rank \d: there is no such sample", FAILURE),
     ("read throws no exception", r"rank \d: " + NO_EXCEPTION.format("partita::Box"), FAILURE),

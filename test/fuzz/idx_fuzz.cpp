@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::iota(samples.begin(), samples.end(), Index{0});
     set->hold(samples, all);
     std::vector<float> pixels(static_cast<std::size_t>(all.volume()));
-    for (const Index sample : samples) set->read(sample, all, pixels);
+    for (const Index sample : samples) set->read_f32(sample, all, pixels);
   } catch (const Error&) {
   }
   try {

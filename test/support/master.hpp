@@ -33,15 +33,15 @@ class DrawnData final : public Dataset {
   Index size() const override { return size_; }
   Index classes() const override { return classes_; }
   void hold(std::span<const Index>, const Box&) override {}
-  void read(Index sample, const Box& box, std::span<float> out) const override {
-    for_places(sample, sample_, box,
-               [&](std::size_t i, Index at) { out[i] = static_cast<float>(Random(7, 1).normal(at)); });
+  void read(Index sample, const Box& box, std::span<double> out) const override {
+    for_places(sample, sample_, box, [&](std::size_t i, Index at) { out[i] = Random(7, 1).normal(at); });
   }
-  void read_target(Index sample, const Box& box, std::span<float> out) const override {
+  void read_target(Index sample, const Box& box, std::span<double> out) const override {
+    for_places(sample, target_, box, [&](std::size_t i, Index at) { out[i] = Random(7, 2).normal(at); });
+  }
+  void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
     for_places(sample, target_, box, [&](std::size_t i, Index at) {
-      const Random random(7, 2);
-      out[i] = classes_ == 0 ? static_cast<float>(random.normal(at))
-                             : static_cast<float>(random.bits(at) % static_cast<std::uint32_t>(classes_));
+      out[i] = static_cast<std::int32_t>(Random(7, 2).bits(at) % static_cast<std::uint32_t>(classes_));
     });
   }
 

@@ -66,15 +66,21 @@ std::array<Move, max_dims> draw_moves(const Shape& shape, const Augmentation& au
   return moves;
 }
 
+void read_as(const Dataset& data, Index sample, const Box& box, std::span<float> out) {
+  data.read_f32(sample, box, out);
+}
+void read_as(const Dataset& data, Index sample, const Box& box, std::span<double> out) { data.read(sample, box, out); }
+
 }  // namespace
 
+template <class T>
 void read_augmented(const Dataset& data, Index sample, const Box& box, const Augmentation& augmentation,
-                    std::uint64_t seed, Index epoch, std::span<float> out) {
-  if (augmentation.shift == 0 && !augmentation.flip) return data.read(sample, box, out);
+                    std::uint64_t seed, Index epoch, std::span<T> out) {
+  if (augmentation.shift == 0 && !augmentation.flip) return read_as(data, sample, box, out);
   const Shape shape = data.sample();
   const Box source = source_box(shape, box, augmentation);
-  std::vector<float> pixels(static_cast<std::size_t>(source.volume()));
-  data.read(sample, source, pixels);
+  std::vector<T> pixels(static_cast<std::size_t>(source.volume()));
+  read_as(data, sample, source, std::span<T>(pixels));
   const auto moves =
       draw_moves(shape, augmentation, Random(seed, hash_text("augment"), static_cast<std::uint64_t>(epoch)), sample);
   std::array<Index, max_dims> at{};
@@ -90,8 +96,13 @@ void read_augmented(const Dataset& data, Index sample, const Box& box, const Aug
       inside = inside && from >= source[d].lo && from < source[d].hi;
       offset = offset * source.extent(d) + from - source[d].lo;
     }
-    out[i] = inside ? pixels[static_cast<std::size_t>(offset)] : 0.0F;
+    out[i] = inside ? pixels[static_cast<std::size_t>(offset)] : T{0};
   }
 }
+
+template void read_augmented(const Dataset&, Index, const Box&, const Augmentation&, std::uint64_t, Index,
+                             std::span<float>);
+template void read_augmented(const Dataset&, Index, const Box&, const Augmentation&, std::uint64_t, Index,
+                             std::span<double>);
 
 }  // namespace partita

@@ -1,8 +1,9 @@
 #include "partita/train/data/dataset.hpp"
 
 #include "partita/base/error.hpp"
+#include "src/train/data/fail_label.hpp"
 
-#include <cmath>
+#include <algorithm>
 #include <map>
 
 namespace partita {
@@ -20,24 +21,43 @@ std::map<std::string, DatasetFactory>& factories() {
 
 }  // namespace
 
-void Dataset::read_target(Index sample, const Box& box, std::span<float> out) const {
-  if (box.dims() > 0 || out.size() != 1)
-    fail("data set '{}': its targets have dimensions (target()), so its class must define read_target()", name_);
-  out[0] = static_cast<float>(label(sample));
+void Dataset::read_f32(Index sample, const Box& box, std::span<float> out) const {
+  std::vector<double> values(out.size());
+  read(sample, box, values);
+  std::transform(values.begin(), values.end(), out.begin(), [](double value) { return static_cast<float>(value); });
+}
+
+void Dataset::read_target(Index, const Box&, std::span<double>) const {
+  fail("data set '{}': its targets are values (classes() is 0), so its class must define read_target()", name_);
+}
+
+void Dataset::read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const {
+  if (box.dims() > 0)
+    fail("data set '{}': its labels have dimensions (target()), so its class must define read_labels()", name_);
+  out[0] = label(sample);
 }
 
 std::int32_t Dataset::label(Index) const {
-  fail("data set '{}': its class must define label() for one label per sample, or target() and read_target()", name_);
+  fail("data set '{}': its class must define label() for one label per sample, or target() and read_labels()", name_);
 }
 
-void read_checked_target(const Dataset& data, Index sample, const Box& box, std::span<float> out) {
-  data.read_target(sample, box, out);
+void read_checked_labels(const Dataset& data, Index sample, const Box& box, std::span<std::int32_t> out) {
+  data.read_labels(sample, box, out);
   const Index classes = data.classes();
-  if (classes == 0) return;
-  for (const float label : out)
-    if (!(label >= 0 && label < static_cast<float>(classes)) || label != std::floor(label))
-      fail("data set '{}': sample {} has the label {}, but classes() is {}; labels are 0 to {}", data.name(),
-           data.number(sample), label, classes, classes - 1);
+  const auto beyond =
+      std::find_if(out.begin(), out.end(), [classes](std::int32_t label) { return label < 0 || label >= classes; });
+  if (beyond != out.end()) fail_label(data, sample, box, beyond - out.begin(), std::to_string(*beyond));
+}
+
+void fail_label(const Dataset& data, Index sample, const Box& box, Index offset, const std::string& label) {
+  std::string place;
+  for (int d = box.dims() - 1; d >= 0; --d) {
+    place = fmt::format(" {}={}{}", data.target().name(d), box[d].lo + offset % box.extent(d), place);
+    offset /= box.extent(d);
+  }
+  fail("data set '{}': sample {} has the label {}{}{}, but classes() is {}; labels are 0 to {}{}", data.name(),
+       data.number(sample), label, place.empty() ? "" : " at", place, data.classes(), data.classes() - 1,
+       place.empty() ? "" : "; give such places one of them");
 }
 
 std::string Dataset::label_beyond(Index) const { return ""; }

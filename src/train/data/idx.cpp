@@ -118,7 +118,7 @@ void check_size(InputFile& file, const Header& header) {
     fail("'{}' is damaged: its header announces {} bytes in all, but it has {}", file.path(), expected, found);
 }
 
-Bytes read_labels(const std::string& path) {
+Bytes labels_of(const std::string& path) {
   InputFile file(path);
   const Header header = read_header(file, 1, 1);
   check_size(file, header);
@@ -137,7 +137,7 @@ Bytes read_labels(const std::string& path) {
 class Idx final : public Dataset {
  public:
   Idx(std::string images, const std::string& labels, double mean, double deviation)
-      : path_(std::move(images)), labels_path_(labels), labels_(read_labels(labels)) {
+      : path_(std::move(images)), labels_path_(labels), labels_(labels_of(labels)) {
     InputFile file(path_);
     header_ = read_header(file, 3, 4);
     check_size(file, header_);
@@ -146,8 +146,10 @@ class Idx final : public Dataset {
     const auto& e = header_.extents;
     sample_ = e.size() == 3 ? Shape{{'C', 1}, {'H', e[1]}, {'W', e[2]}} : Shape{{'C', e[1]}, {'H', e[2]}, {'W', e[3]}};
     for (const auto label : labels_) classes_ = std::max(classes_, Index{label} + 1);
-    for (std::size_t p = 0; p < 256; ++p)
-      scaled_[p] = static_cast<float>((static_cast<double>(p) / 255.0 - mean) / deviation);
+    for (std::size_t p = 0; p < 256; ++p) {
+      scaled_[p] = (static_cast<double>(p) / 255.0 - mean) / deviation;
+      rounded_[p] = static_cast<float>(scaled_[p]);
+    }
   }
 
   Shape sample() const override { return sample_; }
@@ -171,20 +173,8 @@ class Idx final : public Dataset {
     return size() + SampleSet::bytes(size()) + (box.empty() ? 0 : samples * box.volume());
   }
 
-  void read(Index sample, const Box& box, std::span<float> out) const override {
-    require(samples_.has(sample), "a sample is announced before it is read");
-    require(box.dims() == box_.dims() && box_.contains(box), "a box is announced before it is read");
-    require(static_cast<Index>(out.size()) == box.volume(), "room for the box");
-    if (box.empty()) return;
-    const unsigned char* held = pixels_.data() + samples_.place(sample) * box_.volume();
-    auto next = out.begin();
-    for (Index c = box[0].lo; c < box[0].hi; ++c)
-      for (Index h = box[1].lo; h < box[1].hi; ++h) {
-        const Index row = (c - box_[0].lo) * box_.extent(1) + h - box_[1].lo;
-        const unsigned char* pixel = held + row * box_.extent(2) + box[2].lo - box_[2].lo;
-        next = std::transform(pixel, pixel + box.extent(2), next, [this](unsigned char p) { return scaled_[p]; });
-      }
-  }
+  void read(Index sample, const Box& box, std::span<double> out) const override { read(sample, box, scaled_, out); }
+  void read_f32(Index sample, const Box& box, std::span<float> out) const override { read(sample, box, rounded_, out); }
 
   std::int32_t label(Index sample) const override {
     require(sample >= 0 && sample < size(), "the data set has the sample");
@@ -201,6 +191,23 @@ class Idx final : public Dataset {
   }
 
  private:
+  /// Reads pixels, of which `scaled` has the 256 values.
+  template <class T>
+  void read(Index sample, const Box& box, const std::array<T, 256>& scaled, std::span<T> out) const {
+    require(samples_.has(sample), "a sample is announced before it is read");
+    require(box.dims() == box_.dims() && box_.contains(box), "a box is announced before it is read");
+    require(static_cast<Index>(out.size()) == box.volume(), "room for the box");
+    if (box.empty()) return;
+    const unsigned char* held = pixels_.data() + samples_.place(sample) * box_.volume();
+    auto next = out.begin();
+    for (Index c = box[0].lo; c < box[0].hi; ++c)
+      for (Index h = box[1].lo; h < box[1].hi; ++h) {
+        const Index row = (c - box_[0].lo) * box_.extent(1) + h - box_[1].lo;
+        const unsigned char* pixel = held + row * box_.extent(2) + box[2].lo - box_[2].lo;
+        next = std::transform(pixel, pixel + box.extent(2), next, [&scaled](unsigned char p) { return scaled[p]; });
+      }
+  }
+
   /// Stores the box of each of `samples` in `pixels_`, in one pass over the file.
   void stream(const SampleSet& samples) {
     InputFile file(path_);
@@ -226,7 +233,8 @@ class Idx final : public Dataset {
   Header header_;
   Shape sample_;
   Index classes_ = 0;
-  std::array<float, 256> scaled_{};
+  std::array<double, 256> scaled_{};
+  std::array<float, 256> rounded_{};
   SampleSet samples_;  // held samples
   Box box_;            // held box of each sample
   Bytes pixels_;       // C H W of the box, sample by sample

@@ -6,10 +6,10 @@ namespace partita {
 
 namespace {
 
-/// Number of samples kept ready: 64 MiB of them, but at least two, and no more than there are.
+/// Number of samples of `size` bytes that are kept ready: 64 MiB of them, but at least two, and no more than there are.
 Index samples_ahead(Index count, Index size) {
   constexpr Index room = Index{64} << 20;
-  return std::min(count, std::max<Index>(2, room / std::max<Index>(size * Index{sizeof(float)}, 1)));
+  return std::min(count, std::max<Index>(2, room / std::max<Index>(size, 1)));
 }
 
 SampleList compact(std::span<const Index> order, Index samples) {
@@ -23,11 +23,11 @@ SampleList compact(std::span<const Index> order, Index samples) {
 
 }  // namespace
 
-Prefetch::Prefetch(std::span<const Index> order, Index samples, std::size_t size, Read read)
+Prefetch::Prefetch(std::span<const Index> order, Index samples, Index size, Read read)
     : order_(compact(order, samples)),
-      size_(size),
-      slots_(static_cast<std::size_t>(samples_ahead(order_.size(), static_cast<Index>(size)))),
-      ring_(slots_ * size),
+      size_(static_cast<std::size_t>(size)),
+      slots_(static_cast<std::size_t>(samples_ahead(order_.size(), size))),
+      ring_(slots_ * size_),
       read_(std::move(read)),
       thread_([this] { run(); }) {}
 
@@ -41,12 +41,10 @@ Prefetch::~Prefetch() {
 }
 
 Index Prefetch::bytes(Index count, Index samples, Index size) {
-  return SampleList::bytes(count, samples) + samples_ahead(count, size) * size * Index{sizeof(float)};
+  return SampleList::bytes(count, samples) + samples_ahead(count, size) * size;
 }
 
-Index Prefetch::bytes() const {
-  return order_.size() * (order_.is_short() ? 4 : 8) + static_cast<Index>(ring_.size() * sizeof(float));
-}
+Index Prefetch::bytes() const { return order_.size() * (order_.is_short() ? 4 : 8) + static_cast<Index>(ring_.size()); }
 
 void Prefetch::run() {
   try {
@@ -68,17 +66,21 @@ void Prefetch::run() {
   }
 }
 
-bool Prefetch::take(Index sample, std::span<float> out) {
+/// Returns false unless `sample` is the next one in the order.
+bool Prefetch::wait_for(Index sample) {
   const auto next = static_cast<Index>(next_);
-  if (next == order_.size() || order_[next] != sample || out.size() != size_) return false;
+  if (next == order_.size() || order_[next] != sample) return false;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return read_so_far_ > next_ || failed_; });
   if (read_so_far_ == next_) std::rethrow_exception(failed_);
-  const std::span<float> from = slot(next_);
-  std::copy(from.begin(), from.end(), out.begin());
+  return true;
+}
+
+/// Gives the slot of the next sample free.
+void Prefetch::release() {
+  const std::scoped_lock lock(mutex_);
   ++next_;
   changed_.notify_all();
-  return true;
 }
 
 }  // namespace partita

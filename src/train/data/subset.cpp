@@ -30,11 +30,17 @@ class Subset final : public Dataset {
     return whole_->bytes_to_hold(samples, box, targets, target_box) + own_bytes();
   }
   bool needs_announcement() const override { return whole_->needs_announcement(); }
-  void read(Index sample, const Box& box, std::span<float> out) const override {
+  void read(Index sample, const Box& box, std::span<double> out) const override {
     whole_->read(of_whole(sample), box, out);
   }
-  void read_target(Index sample, const Box& box, std::span<float> out) const override {
+  void read_f32(Index sample, const Box& box, std::span<float> out) const override {
+    whole_->read_f32(of_whole(sample), box, out);
+  }
+  void read_target(Index sample, const Box& box, std::span<double> out) const override {
     whole_->read_target(of_whole(sample), box, out);
+  }
+  void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
+    whole_->read_labels(of_whole(sample), box, out);
   }
   Index number(Index sample) const override { return whole_->number(of_whole(sample)); }
   std::int32_t label(Index sample) const override { return whole_->label(of_whole(sample)); }

@@ -34,30 +34,15 @@ class Synthetic : public Dataset {
   bool needs_announcement() const override { return false; }
   Index held_bytes() const override { return static_cast<Index>(shown_.size() * sizeof(double)); }
 
-  void read(Index sample, const Box& box, std::span<float> out) const override {
-    check(sample);
-    require(Box(sample_).contains(box), "the box lies inside the sample");
-    require(static_cast<Index>(out.size()) == box.volume(), "room for the box");
-    const Index first = sample * sample_.volume();
-    const auto length = static_cast<std::size_t>(box.extent(box.dims() - 1));
-    std::vector<double> values(length), noise(length);
-    for_rows(box, sample_, [&](const At& at, Index place, std::size_t to) {
-      read_pattern(sample, at, place, values);
-      noise_.normal(first + place, noise);
-      for (std::size_t i = 0; i < length; ++i)
-        out[to + i] = static_cast<float>((values[i] + noise[i]) / std::numbers::sqrt2);
-    });
-  }
+  void read(Index sample, const Box& box, std::span<double> out) const override { read_values(sample, box, out); }
+  void read_f32(Index sample, const Box& box, std::span<float> out) const override { read_values(sample, box, out); }
 
   Shape target() const override { return target_; }
-  void read_target(Index sample, const Box& box, std::span<float> out) const override {
-    check(sample);
-    require(static_cast<Index>(out.size()) == box.volume(), "room for the box");
-    if (box.dims() == 0) return Dataset::read_target(sample, box, out);
-    for_rows(box, target_, [&](const At&, Index place, std::size_t to) {
-      for (Index i = 0; i < box.extent(box.dims() - 1); ++i)
-        out[to + static_cast<std::size_t>(i)] = static_cast<float>(target_at(sample, place + i));
-    });
+  void read_target(Index sample, const Box& box, std::span<double> out) const override {
+    read_targets(sample, box, out);
+  }
+  void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
+    read_targets(sample, box, out);
   }
 
   std::int32_t label(Index sample) const override {
@@ -75,6 +60,33 @@ class Synthetic : public Dataset {
     const Index i = sample * std::max<Index>(target_.volume(), 1) + place;
     if (classes_ == 0) return targets_.normal(i);
     return static_cast<double>(targets_.bits(i) % static_cast<std::uint64_t>(classes_));
+  }
+
+  template <class T>
+  void read_values(Index sample, const Box& box, std::span<T> out) const {
+    check(sample);
+    require(Box(sample_).contains(box), "the box lies inside the sample");
+    require(static_cast<Index>(out.size()) == box.volume(), "room for the box");
+    const Index first = sample * sample_.volume();
+    const auto length = static_cast<std::size_t>(box.extent(box.dims() - 1));
+    std::vector<double> values(length), noise(length);
+    for_rows(box, sample_, [&](const At& at, Index place, std::size_t to) {
+      read_pattern(sample, at, place, values);
+      noise_.normal(first + place, noise);
+      for (std::size_t i = 0; i < length; ++i)
+        out[to + i] = static_cast<T>((values[i] + noise[i]) / std::numbers::sqrt2);
+    });
+  }
+
+  template <class T>
+  void read_targets(Index sample, const Box& box, std::span<T> out) const {
+    check(sample);
+    require(static_cast<Index>(out.size()) == box.volume(), "room for the box");
+    if (box.dims() == 0) return static_cast<void>(out[0] = static_cast<T>(target_at(sample, 0)));
+    for_rows(box, target_, [&](const At&, Index place, std::size_t to) {
+      for (Index i = 0; i < box.extent(box.dims() - 1); ++i)
+        out[to + static_cast<std::size_t>(i)] = static_cast<T>(target_at(sample, place + i));
+    });
   }
 
   /// Computes the pattern of a row of positions from `at` on.

@@ -1,10 +1,16 @@
 #include "partita/train/data/dataset.hpp"
+#include "src/train/data/fail_label.hpp"
 #include "src/train/data/prefetch.hpp"
 #include "src/train/files/output_file.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <variant>
 
 namespace partita {
 
@@ -24,16 +30,38 @@ Box with_sample(Index sample, const Box& box) {
   return whole;
 }
 
+/// A number in the type in which a set keeps what it has read of a file. Its value has no meaning.
+using Number = std::variant<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t,
+                            std::int64_t, std::uint64_t, float, double>;
+
+/// Returns the type of HDF5 for a number in memory.
+hid_t native_type(const Number& number) {
+  const std::array types{H5T_NATIVE_INT8,   H5T_NATIVE_UINT8, H5T_NATIVE_INT16,  H5T_NATIVE_UINT16, H5T_NATIVE_INT32,
+                         H5T_NATIVE_UINT32, H5T_NATIVE_INT64, H5T_NATIVE_UINT64, H5T_NATIVE_FLOAT,  H5T_NATIVE_DOUBLE};
+  static_assert(std::variant_size_v<Number> == types.size());
+  return types[number.index()];
+}
+
+/// Returns the smallest type that holds every number of a type of HDF5; double for the types that are more exact.
+Number smallest(hid_t type) {
+  const std::size_t size = H5Tget_size(type);
+  if (H5Tget_class(type) == H5T_FLOAT) return size <= sizeof(float) ? Number(float{}) : Number(double{});
+  const bool has_sign = H5Tget_sign(type) != H5T_SGN_NONE;
+  if (size == 1) return has_sign ? Number(std::int8_t{}) : Number(std::uint8_t{});
+  if (size == 2) return has_sign ? Number(std::int16_t{}) : Number(std::uint16_t{});
+  if (size <= 4) return has_sign ? Number(std::int32_t{}) : Number(std::uint32_t{});
+  return has_sign ? Number(std::int64_t{}) : Number(std::uint64_t{});
+}
+
 /// One array of the file; its first dimension counts the samples.
 class Array {
  public:
   Array(hid_t file, const std::string& name)
       : data_(hdf5::open_data(file, name)), extents_(hdf5::extents_of(data_, name)) {
-    const Handle type(H5Dget_type(data_), H5Tclose);
-    const auto kind = H5Tget_class(type);
-    if (kind != H5T_INTEGER && kind != H5T_FLOAT) fail("'{}' does not hold numbers", name);
+    const Handle type = hdf5::number_type(data_, name);
     if (extents_.empty()) fail("'{}' has no dimension for samples", name);
-    whole_numbers_ = kind == H5T_INTEGER;
+    whole_numbers_ = H5Tget_class(type) == H5T_INTEGER;
+    number_ = smallest(type);
   }
   Index samples() const { return extents_[0]; }
   /// The extents without the first.
@@ -41,18 +69,33 @@ class Array {
   bool whole_numbers() const { return whole_numbers_; }
   hid_t id() const { return data_; }
 
-  /// Throws Error with HDF5's reason if reading fails.
-  void read(Index sample, const Box& box, std::span<float> out) const {
+  /// Returns the bytes of a box of a sample in memory.
+  Index bytes(const Box& box) const {
+    return box.volume() * std::visit([](auto number) { return Index{sizeof(number)}; }, number_);
+  }
+  /// Reads the bytes of a box of a sample. Throws Error with HDF5's reason if that fails.
+  void read(Index sample, const Box& box, std::span<std::byte> out) const {
     const Session session;
     const Box part = with_sample(sample, box);
-    check(H5Dread(data_, H5T_NATIVE_FLOAT, hdf5::dense_space(part), hdf5::selected_space(data_, part), H5P_DEFAULT,
+    check(H5Dread(data_, native_type(number_), hdf5::dense_space(part), hdf5::selected_space(data_, part), H5P_DEFAULT,
                   out.data()));
+  }
+  /// Calls use(numbers) with the numbers of bytes that were read, in their type.
+  template <class Use>
+  auto numbers(std::span<const std::byte> bytes, Use&& use) const {
+    return std::visit(
+        [&](auto number) {
+          const auto* first = reinterpret_cast<const decltype(number)*>(bytes.data());
+          return use(std::span(first, bytes.size() / sizeof(number)));
+        },
+        number_);
   }
 
  private:
   Handle data_;
   std::vector<Index> extents_;
   bool whole_numbers_ = false;
+  Number number_;
 };
 
 /// Returns the shape for these extents: C and spatial dimensions, or only spatial dimensions.
@@ -77,6 +120,14 @@ void require_array(hid_t file, const char* name) {
 void require_classes(hid_t targets) {
   if (check(H5Aexists(targets, "classes")) == 0)
     fail("'targets' holds whole numbers, which are labels; give it an attribute 'classes' with the number of classes");
+}
+
+/// Returns a function that rounds numbers to the type of `out`.
+template <class T>
+auto rounding(std::span<T> out) {
+  return [out](auto numbers) {
+    std::transform(numbers.begin(), numbers.end(), out.begin(), [](auto each) { return static_cast<T>(each); });
+  };
 }
 
 class Volumes final : public Dataset {
@@ -118,17 +169,35 @@ class Volumes final : public Dataset {
     return (ahead_ ? ahead_->bytes() : 0) + (targets_ahead_ ? targets_ahead_->bytes() : 0);
   }
   Index bytes_to_hold(Index samples, const Box& box, Index targets, const Box& target_box) const override {
-    const Index of_samples = box.empty() ? 0 : Prefetch::bytes(samples, size(), box.volume());
-    if (target_box.dims() == 0) return of_samples + Prefetch::bytes(targets, size(), 1);
-    return of_samples + (target_box.empty() ? 0 : Prefetch::bytes(targets, size(), target_box.volume()));
+    const Index of_samples = box.empty() ? 0 : Prefetch::bytes(samples, size(), samples_->bytes(box));
+    const bool none = target_box.dims() > 0 && target_box.empty();
+    return of_samples + (none ? 0 : Prefetch::bytes(targets, size(), targets_->bytes(target_box)));
   }
 
-  void read(Index sample, const Box& box, std::span<float> out) const override {
-    if (ahead_ && box == box_ && ahead_->take(sample, out)) return;
-    read(*samples_, sample, box, out);
+  void read(Index sample, const Box& box, std::span<double> out) const override {
+    read(*samples_, ahead_.get(), box_, sample, box, rounding(out));
   }
-  void read_target(Index sample, const Box& box, std::span<float> out) const override {
-    if (!(targets_ahead_ && box == target_box_ && targets_ahead_->take(sample, out))) read(*targets_, sample, box, out);
+  void read_f32(Index sample, const Box& box, std::span<float> out) const override {
+    read(*samples_, ahead_.get(), box_, sample, box, rounding(out));
+  }
+  void read_target(Index sample, const Box& box, std::span<double> out) const override {
+    read(*targets_, targets_ahead_.get(), target_box_, sample, box, rounding(out));
+  }
+  void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
+    read(*targets_, targets_ahead_.get(), target_box_, sample, box, [&](auto numbers) {
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        out[i] = static_cast<std::int32_t>(numbers[i]);
+        if (static_cast<decltype(+numbers[i])>(out[i]) != numbers[i] || (out[i] < 0) != (numbers[i] < 0))
+          fail_label(*this, sample, box, static_cast<Index>(i), std::to_string(numbers[i]));
+      }
+    });
+  }
+  std::int32_t label(Index sample) const override {
+    if (classes_ == 0 || target_.dims() > 0) return Dataset::label(sample);
+    require(sample >= 0 && sample < size(), "the data set has the sample");
+    std::int32_t label = 0;
+    read_labels(sample, Box(0), std::span(&label, 1));
+    return label;
   }
 
  private:
@@ -165,14 +234,23 @@ class Volumes final : public Dataset {
     return classes;
   }
 
-  void read(const Array& array, Index sample, const Box& box, std::span<float> out) const {
+  /// Shows a box of a sample to `use`: takes it from what is read ahead of boxes `held`, or reads it.
+  template <class Use>
+  void read(const Array& array, Prefetch* ahead, const Box& held, Index sample, const Box& box, const Use& use) const {
+    const auto show = [&](std::span<const std::byte> bytes) { array.numbers(bytes, use); };
+    if (ahead != nullptr && box == held && ahead->take(sample, show)) return;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(array.bytes(box)));
+    read_bytes(array, sample, box, bytes);
+    show(bytes);
+  }
+  void read_bytes(const Array& array, Index sample, const Box& box, std::span<std::byte> out) const {
     hdf5::explained("data set '" + path_ + "': cannot read sample " + std::to_string(sample),
                     [&] { array.read(sample, box, out); });
   }
   std::unique_ptr<Prefetch> prefetch(const Array& array, std::span<const Index> samples, const Box& box) const {
     return std::make_unique<Prefetch>(
-        samples, array.samples(), static_cast<std::size_t>(box.dims() == 0 ? 1 : box.volume()),
-        [this, &array, box](Index sample, std::span<float> out) { read(array, sample, box, out); });
+        samples, array.samples(), array.bytes(box),
+        [this, &array, box](Index sample, std::span<std::byte> out) { read_bytes(array, sample, box, out); });
   }
 
   std::string path_;
@@ -185,10 +263,10 @@ class Volumes final : public Dataset {
 };
 
 /// Returns all samples (or targets) of a data set, one after the other.
-template <class Read>
-std::vector<float> all_of(Index samples, const Box& box, Read&& read) {
-  const auto size = static_cast<std::size_t>(box.dims() == 0 ? 1 : box.volume());
-  std::vector<float> all(static_cast<std::size_t>(samples) * size);
+template <class T, class Read>
+std::vector<T> all_of(Index samples, const Box& box, Read&& read) {
+  const auto size = static_cast<std::size_t>(box.volume());
+  std::vector<T> all(static_cast<std::size_t>(samples) * size);
   for (Index i = 0; i < samples; ++i) read(i, std::span(all).subspan(static_cast<std::size_t>(i) * size, size));
   return all;
 }
@@ -199,44 +277,70 @@ Handle write(hdf5::OutputFile& file, const std::string& name, const Shape& one, 
   const Box box(one);
   Box whole = with_sample(0, box);
   whole[0] = {0, samples};
-  Handle data =
-      file.create_data(name, std::is_same_v<T, float> ? H5T_NATIVE_FLOAT : H5T_NATIVE_INT32, hdf5::dense_space(whole));
+  Handle data = file.create_data(name, native_type(T{}), hdf5::dense_space(whole));
   file.write(data, std::as_bytes(std::span(all)));
   return data;
+}
+
+/// Returns all samples, or all targets that are values. T is the type of the file.
+template <class T>
+std::vector<T> all_values(const Dataset& data, const Box& box, bool targets) {
+  return all_of<T>(data.size(), box, [&](Index i, std::span<T> out) {
+    std::vector<double> values(out.size());
+    targets ? data.read_target(i, box, values) : data.read(i, box, values);
+    std::transform(values.begin(), values.end(), out.begin(), [&](double value) {
+      const T held = static_cast<T>(value);
+      if (std::isfinite(value) && !std::isfinite(held))
+        fail("data set '{}': {} {} has the value {:g}, beyond the range of f32; save it in f64", data.name(),
+             targets ? "the target of sample" : "sample", i, value);
+      return held;
+    });
+  });
+}
+
+template <class T>
+void save_all(const std::string& path, Dataset& data) {
+  const Box box(data.sample()), target_box(data.target());
+  // Before the session, since a data set that reads HDF5 itself needs one.
+  const std::vector<T> samples = all_values<T>(data, box, false);
+  const Index classes = data.classes();
+  const std::vector<T> targets = classes == 0 ? all_values<T>(data, target_box, true) : std::vector<T>();
+  std::vector<std::int32_t> labels;
+  if (classes > 0)
+    labels = all_of<std::int32_t>(data.size(), target_box, [&](Index i, std::span<std::int32_t> out) {
+      read_checked_labels(data, i, target_box, out);
+    });
+  hdf5::OutputFile file(path);
+  const Session session;
+  hdf5::explained("data set '" + path + "': cannot write it", [&] {
+    file.create();
+    static_cast<void>(write(file, "samples", data.sample(), samples, data.size()));
+    if (classes == 0) {
+      static_cast<void>(write(file, "targets", data.target(), targets, data.size()));
+    } else {
+      const Handle array = write(file, "targets", data.target(), labels, data.size());
+      const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+      const Handle of(H5Acreate2(array, "classes", H5T_NATIVE_INT32, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+      const auto count = static_cast<std::int32_t>(classes);
+      check(H5Awrite(of, H5T_NATIVE_INT32, &count));
+    }
+    file.finish();
+    file.commit();
+  });
 }
 
 }  // namespace
 
 std::unique_ptr<Dataset> open_volumes(const std::string& path) { return std::make_unique<Volumes>(path); }
 
-void save_volumes(const std::string& path, Dataset& data) {
-  const Box box(data.sample()), target_box(data.target());
+void save_volumes(const std::string& path, Dataset& data, DType values) {
+  if (values != DType::f32 && values != DType::f64)
+    fail("data set '{}': values are saved in f32 or f64, not in {}", path, name(values));
   std::vector<Index> order(static_cast<std::size_t>(data.size()));
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
-  data.hold(order, box);
-  data.hold_targets(order, target_box);
-  // Before the session, since a data set that reads HDF5 itself needs one.
-  const auto samples = all_of(data.size(), box, [&](Index i, std::span<float> out) { data.read(i, box, out); });
-  const auto targets = all_of(data.size(), target_box,
-                              [&](Index i, std::span<float> out) { read_checked_target(data, i, target_box, out); });
-  hdf5::OutputFile file(path);
-  const Session session;
-  hdf5::explained("data set '" + path + "': cannot write it", [&] {
-    file.create();
-    static_cast<void>(write(file, "samples", data.sample(), samples, data.size()));
-    if (data.classes() == 0) {
-      static_cast<void>(write(file, "targets", data.target(), targets, data.size()));
-    } else {
-      const std::vector<std::int32_t> labels(targets.begin(), targets.end());
-      const Handle array = write(file, "targets", data.target(), labels, data.size());
-      const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
-      const Handle classes(H5Acreate2(array, "classes", H5T_NATIVE_INT32, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
-      const auto count = static_cast<std::int32_t>(data.classes());
-      check(H5Awrite(classes, H5T_NATIVE_INT32, &count));
-    }
-    file.finish();
-    file.commit();
-  });
+  std::iota(order.begin(), order.end(), Index{0});
+  data.hold(order, Box(data.sample()));
+  data.hold_targets(order, Box(data.target()));
+  values == DType::f64 ? save_all<double>(path, data) : save_all<float>(path, data);
 }
 
 }  // namespace partita

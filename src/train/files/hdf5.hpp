@@ -209,6 +209,16 @@ inline Handle open_data(hid_t file, const std::string& name) {
   return data;
 }
 
+/// Returns the type of a data set's numbers; of an enumeration, such as h5py's Booleans, the type of whole numbers that
+/// it is based on. Throws Error if the data set does not hold numbers.
+inline Handle number_type(hid_t data, const std::string& name) {
+  Handle type(H5Dget_type(data), H5Tclose);
+  if (H5Tget_class(type) == H5T_ENUM) type = Handle(H5Tget_super(type), H5Tclose);
+  if (const auto kind = H5Tget_class(type); kind != H5T_INTEGER && kind != H5T_FLOAT)
+    fail("'{}' does not hold numbers; store it as whole or floating-point numbers", name);
+  return type;
+}
+
 /// Returns the extents of a data set. Throws Error if they are more than a tensor may have, or too large to count.
 inline std::vector<Index> extents_of(hid_t data, const std::string& name) {
   const Handle space(H5Dget_space(data), H5Sclose);

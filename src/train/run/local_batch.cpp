@@ -4,16 +4,23 @@
 #include "src/train/run/sample_values.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace partita {
 
 void SampleBlock::fill(const Writer& write) const {
   if (tensor.box().dims() == 0) return;
   const Box inside = inside_of(tensor.box());
-  write_samples<double>(tensor, [&](Index n, std::span<double> values) {
+  const auto write_one = [&](Index n, std::span<double> values) {
     std::fill(values.begin(), values.end(), 0);
     write(first_sample + n, inside, values);
-  });
+    const auto no_label = [](double value) { return !(std::abs(value) <= 0x7fffffff) || value != std::trunc(value); };
+    if (tensor.dtype() != DType::i32) return;
+    if (const auto found = std::find_if(values.begin(), values.end(), no_label); found != values.end())
+      fail("sample {} of the batch has the label {:g}; labels are whole numbers from 0", first_sample + n, *found);
+  };
+  write_samples<double>(tensor, write_one,
+                        [&](Index n) { return fmt::format("sample {} of the batch", first_sample + n); });
 }
 
 void SampleBlock::read(const Reader& read) const {

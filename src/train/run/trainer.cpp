@@ -195,11 +195,22 @@ Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, con
   const Box image = inside_of(batch.images.box()), answer = inside_of(batch.target.box());
   const Interval range = executor.plan().samples(microbatch);
   const auto samples = all.part(range.lo, range.extent());
-  write_samples<float>(batch.images, [&](Index n, std::span<float> values) {
+  const auto name_of = [&](Index n) { return fmt::format("sample {}", data.number(samples[n])); };
+  const auto read_image = [&](Index n, auto values) {
     read_augmented(data, samples[n], image, augment ? options_.augmentation : none, options_.seed, epoch_, values);
-  });
-  write_samples<float>(
-      batch.target, [&](Index n, std::span<float> values) { read_checked_target(data, samples[n], answer, values); });
+  };
+  const auto which = [&](Index n) { return fmt::format("data set '{}': {}", data.name(), name_of(n)); };
+  if (options_.dtype == DType::f64)
+    write_samples<double>(batch.images, read_image, which);
+  else
+    write_samples<float>(batch.images, read_image, which);
+  if (batch.target.dtype() == DType::i32)
+    write_samples<std::int32_t>(
+        batch.target, [&](Index n, auto labels) { read_checked_labels(data, samples[n], answer, labels); }, name_of);
+  else
+    write_samples<double>(
+        batch.target, [&](Index n, auto values) { data.read_target(samples[n], answer, values); },
+        [&](Index n) { return fmt::format("data set '{}': the target of {}", data.name(), name_of(n)); });
   return batch;
 }
 

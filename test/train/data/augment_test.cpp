@@ -19,7 +19,7 @@ class NumberedData final : public Dataset {
   Index size() const override { return 1000; }
   Index classes() const override { return 2; }
   void hold(std::span<const Index>, const Box& box) override { held_ = box; }
-  void read(Index sample, const Box& box, std::span<float> out) const override {
+  void read(Index sample, const Box& box, std::span<double> out) const override {
     EXPECT_TRUE(box.empty() || held_.contains(box)) << box.print() << " was requested, " << held_.print() << " is held";
     ASSERT_EQ(static_cast<Index>(out.size()), box.volume());
     for (std::size_t i = 0; i < out.size(); ++i) {
@@ -29,7 +29,7 @@ class NumberedData final : public Dataset {
         rest /= box.extent(d);
         scale *= sample_.extent(d);
       }
-      out[i] = static_cast<float>(1 + at + sample * sample_.volume());
+      out[i] = static_cast<double>(1 + at + sample * sample_.volume());
     }
   }
   std::int32_t label(Index) const override { return 0; }
@@ -44,7 +44,7 @@ const Shape shape{{'C', 2}, {'H', 5}, {'W', 7}};
 std::vector<float> augmented(const Dataset& data, Index sample, const Box& box, const Augmentation& augmentation,
                              Index epoch) {
   std::vector<float> out(static_cast<std::size_t>(box.volume()), -1);
-  read_augmented(data, sample, box, augmentation, 3, epoch, out);
+  read_augmented(data, sample, box, augmentation, 3, epoch, std::span(out));
   return out;
 }
 

@@ -56,7 +56,7 @@ class Idx : public testing::TestWithParam<bool> {
 
 std::vector<float> read(const Dataset& data, Index i, const Box& box) {
   std::vector<float> pixels(static_cast<std::size_t>(box.volume()));
-  data.read(i, box, pixels);
+  data.read_f32(i, box, pixels);
   return pixels;
 }
 

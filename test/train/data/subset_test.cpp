@@ -41,7 +41,9 @@ TEST(Subset, HasTheSamplesOfTheWhole) {
   EXPECT_EQ(subset->sample(), sample);
   EXPECT_EQ(subset->classes(), 4);
   const Box box(sample);
-  std::vector<float> mine(6), theirs(6), label(1);
+  std::vector<double> mine(6), theirs(6);
+  std::vector<float> rounded(6), theirs_rounded(6);
+  std::vector<std::int32_t> label(1);
   const std::vector<Index> all{0, 1, 2};
   subset->hold(all, box);
   subset->hold_targets(all, Box(0));
@@ -49,9 +51,12 @@ TEST(Subset, HasTheSamplesOfTheWhole) {
     subset->read(i, box, mine);
     whole->read(of_whole, box, theirs);
     EXPECT_EQ(mine, theirs) << "sample " << i;
+    subset->read_f32(i, box, rounded);
+    whole->read_f32(of_whole, box, theirs_rounded);
+    EXPECT_EQ(rounded, theirs_rounded) << "sample " << i;
     EXPECT_EQ(subset->label(i), whole->label(of_whole));
-    subset->read_target(i, Box(0), label);
-    EXPECT_EQ(label[0], static_cast<float>(whole->label(of_whole)));
+    subset->read_labels(i, Box(0), label);
+    EXPECT_EQ(label[0], whole->label(of_whole));
   }
 }
 

@@ -13,7 +13,7 @@ const Shape sample{{'C', 3}, {'H', 5}, {'W', 7}};
 
 std::vector<float> read(const Dataset& data, Index i, const Box& box) {
   std::vector<float> pixels(static_cast<std::size_t>(box.volume()));
-  data.read(i, box, pixels);
+  data.read_f32(i, box, pixels);
   return pixels;
 }
 
@@ -124,9 +124,9 @@ TEST(Synthetic, PlacesShowTheirLabels) {
   const Shape places{{'H', 5}, {'W', 7}};
   const auto data = make_synthetic(sample, places, 200, 2, 1, 0);
   std::array<double, 2> sum{}, count{};
-  std::vector<float> labels(35);
+  std::vector<std::int32_t> labels(35);
   for (Index i = 0; i < 200; ++i) {
-    data->read_target(i, Box(places), labels);
+    data->read_labels(i, Box(places), labels);
     const auto pixels = read(*data, i);
     for (std::size_t p = 0; p < 35; ++p) {
       sum[static_cast<std::size_t>(labels[p])] += pixels[p];  // the first channel
@@ -141,12 +141,18 @@ TEST(Synthetic, PlacesShowTheirLabels) {
 TEST(Synthetic, TargetsAreTheSameWhateverBoxIsAsked) {
   for (const auto& [shape, classes] : {std::pair{Shape{{'H', 5}, {'W', 7}}, 3}, {Shape{{'C', 4}}, 0}}) {
     const auto data = make_synthetic(sample, shape, 9, classes, 1, 0);
-    std::vector<float> whole(static_cast<std::size_t>(shape.volume()));
-    data->read_target(4, Box(shape), whole);
+    const auto read = [&, labels = classes > 0](const Box& box) {
+      std::vector<std::int32_t> whole_numbers(static_cast<std::size_t>(box.volume()));
+      std::vector<double> values(whole_numbers.size());
+      if (!labels) data->read_target(4, box, values);
+      if (labels) data->read_labels(4, box, whole_numbers);
+      if (labels) std::copy(whole_numbers.begin(), whole_numbers.end(), values.begin());
+      return values;
+    };
+    const auto whole = read(Box(shape));
     Box box(shape);
     box[0] = {2, 4};
-    std::vector<float> part(static_cast<std::size_t>(box.volume()));
-    data->read_target(4, box, part);
+    const auto part = read(box);
     const auto row = shape.volume() / shape.extent(0);
     for (std::size_t i = 0; i < part.size(); ++i) EXPECT_EQ(part[i], whole[static_cast<std::size_t>(2 * row) + i]);
   }

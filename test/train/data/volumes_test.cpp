@@ -2,6 +2,7 @@
 // another form are refused.
 #include "partita/train/data/dataset.hpp"
 #include "test/support/error_of.hpp"
+#include "test/support/hdf5_array.hpp"
 
 #include <gtest/gtest.h>
 #include <hdf5.h>
@@ -25,13 +26,21 @@ class Volumes : public testing::Test {
 
 std::vector<float> image(const Dataset& data, Index sample, const Box& box) {
   std::vector<float> out(static_cast<std::size_t>(box.volume()));
-  data.read(sample, box, out);
+  data.read_f32(sample, box, out);
   return out;
 }
 
-std::vector<float> target(const Dataset& data, Index sample, const Box& box) {
-  std::vector<float> out(static_cast<std::size_t>(box.dims() == 0 ? 1 : box.volume()));
-  data.read_target(sample, box, out);
+/// Values rounded to f32, or labels.
+std::vector<double> target(const Dataset& data, Index sample, const Box& box) {
+  std::vector<double> out(static_cast<std::size_t>(box.volume()));
+  if (data.classes() == 0) {
+    data.read_target(sample, box, out);
+    for (double& value : out) value = static_cast<float>(value);
+    return out;
+  }
+  std::vector<std::int32_t> labels(out.size());
+  data.read_labels(sample, box, labels);
+  std::copy(labels.begin(), labels.end(), out.begin());
   return out;
 }
 
@@ -62,7 +71,8 @@ TEST_F(Volumes, HoldWhatWasSaved) {
     data->hold(order, part);
     data->hold_targets(order, target_part);
     EXPECT_EQ(data->held_bytes(), data->bytes_to_hold(4, part, 4, target_part));
-    EXPECT_GE(data->held_bytes(), 4 * 4 * part.volume() + 4 * 4) << "four samples and their targets in f32, at least";
+    EXPECT_GE(data->held_bytes(), 4 * 4 * part.volume() + 4 * 4 * target_part.volume())
+        << "four samples and their targets in f32, at least";
     for (const Index sample : order) {
       EXPECT_EQ(image(*data, sample, part), image(*original, sample, part));
       EXPECT_EQ(target(*data, sample, target_part), target(*original, sample, target_part));
@@ -152,10 +162,148 @@ TEST_F(Volumes, LabelsBeyondTheClassesAreNamed) {
   const auto data = open_volumes(path);
   expect_error(
       [&] {
-        std::vector<float> label(1);
-        for (Index i = 0; i < 20; ++i) read_checked_target(*data, i, Box(Shape{}), label);
+        std::vector<std::int32_t> label(1);
+        for (Index i = 0; i < 20; ++i) read_checked_labels(*data, i, Box(Shape{}), label);
       },
       {"data set '" + path + "': sample ", "has the label ", "but classes() is 2; labels are 0 to 1"});
+}
+
+/// Reads samples of 3 values as f64 and as f32, and what two announced ones take in memory.
+template <class T>
+void check_samples(const std::string& path, hid_t type, hid_t memory, const std::vector<T>& values, Index bytes) {
+  const auto count = static_cast<hsize_t>(values.size() / 3);
+  ASSERT_TRUE(write_array(path, {"samples", type, {count, 3}, true}, memory, values));
+  ASSERT_TRUE(write_array(path, {"targets", H5T_STD_U8LE, {count}, false, 2}, H5T_NATIVE_INT, std::vector<int>(count)));
+  const auto data = open_volumes(path);
+  const Box box(data->sample());
+  std::vector<Index> order(count);
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
+  data->hold(order, box);
+  EXPECT_EQ(data->held_bytes(), static_cast<Index>(count) * (4 + 3 * bytes)) << "of the order, and of the numbers";
+  for (const bool announced : {true, false})
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      std::vector<double> exact(3);
+      std::vector<float> rounded(3);
+      data->read(order[i], box, exact);
+      data->read_f32(order[i], box, rounded);
+      for (std::size_t c = 0; c < 3; ++c) {
+        EXPECT_EQ(exact[c], static_cast<double>(values[3 * i + c])) << announced << i;
+        EXPECT_EQ(rounded[c], static_cast<float>(values[3 * i + c])) << announced << i;
+      }
+    }
+}
+
+TEST_F(Volumes, NumbersKeepTheirType) {
+  const std::vector<double> exact{1.0 / 3, -1e300, 5e-324, 16777217, 1.7e9 + 0.25, -0.0};
+  check_samples(path, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, exact, 8);
+  check_samples(path, H5T_IEEE_F64BE, H5T_NATIVE_DOUBLE, exact, 8);
+  check_samples(path, H5T_IEEE_F32BE, H5T_NATIVE_FLOAT, std::vector<float>{0.1F, -3e38F, 1e-45F}, 4);
+  check_samples(path, H5T_STD_U8LE, H5T_NATIVE_INT, std::vector<int>{0, 128, 255}, 1);
+  check_samples(path, H5T_STD_I8BE, H5T_NATIVE_INT, std::vector<int>{-128, 0, 127}, 1);
+  check_samples(path, H5T_STD_U16BE, H5T_NATIVE_INT, std::vector<int>{0, 32768, 65535}, 2);
+  check_samples(path, H5T_STD_I16LE, H5T_NATIVE_INT, std::vector<int>{-32768, 0, 32767}, 2);
+  check_samples(path, H5T_STD_U32LE, H5T_NATIVE_LLONG, std::vector<long long>{0, 16777217, 4294967295}, 4);
+  check_samples(path, H5T_STD_I32LE, H5T_NATIVE_LLONG, std::vector<long long>{-2147483647, 16777219, 0}, 4);
+  check_samples(path, H5T_STD_I64BE, H5T_NATIVE_LLONG, std::vector<long long>{-(1LL << 53), 0, (1LL << 53) - 1}, 8);
+  check_samples(path, H5T_STD_U64LE, H5T_NATIVE_ULLONG, std::vector<unsigned long long>{1ULL << 63, 0, 1}, 8);
+}
+
+TEST_F(Volumes, TargetsKeepTheirType) {
+  std::vector<double> values;
+  for (int i = 0; i < 8; ++i) values.push_back(1.7e9 + 0.25 * i);
+  ASSERT_TRUE(write_array(path, {"samples", H5T_IEEE_F64LE, {8, 4}, true}, H5T_NATIVE_DOUBLE, std::vector<double>(32)));
+  ASSERT_TRUE(write_array(path, {"targets", H5T_IEEE_F64LE, {8, 1}}, H5T_NATIVE_DOUBLE, values));
+  const auto data = open_volumes(path);
+  std::vector<double> read(1);
+  for (Index i = 0; i < 8; ++i) {
+    data->read_target(i, Box(data->target()), read);
+    EXPECT_EQ(read[0], values[static_cast<std::size_t>(i)]);
+  }
+  const std::string copy = (folder / "copy.h5").string();
+  save_volumes(copy, *data, DType::f64);
+  open_volumes(copy)->read_target(7, Box(data->target()), read);
+  EXPECT_EQ(read[0], 1700000001.75);
+  expect_error([&] { save_volumes(copy, *data, DType::f16); }, {copy, "values are saved in f32 or f64, not in f16"});
+}
+
+TEST_F(Volumes, WhatF32CannotHoldIsSavedInF64Only) {
+  ASSERT_TRUE(write_array(path, {"samples", H5T_IEEE_F64LE, {2, 1}, true}, H5T_NATIVE_DOUBLE, std::vector{1.0, 1e39}));
+  ASSERT_TRUE(write_array(path, {"targets", H5T_STD_I8LE, {2}, false, 2}, H5T_NATIVE_INT, std::vector<int>{0, 1}));
+  const auto data = open_volumes(path);
+  const std::string copy = (folder / "copy.h5").string();
+  expect_error([&] { save_volumes(copy, *data); },
+               {path, "sample 1 has the value 1e+39, beyond the range of f32; save it in f64"});
+  EXPECT_FALSE(fs::exists(copy));
+}
+
+TEST_F(Volumes, LabelsAreWholeNumbers) {
+  constexpr long long classes = 20000000;
+  const std::vector<long long> labels{16777217, 16777219, 19999999, 20000000, -1, 1LL << 40};
+  ASSERT_TRUE(write_array(path, {"samples", H5T_STD_U8LE, {6, 1}, true}, H5T_NATIVE_INT, std::vector<int>(6)));
+  ASSERT_TRUE(write_array(path, {"targets", H5T_STD_I64LE, {6}, false, classes}, H5T_NATIVE_LLONG, labels));
+  const auto data = open_volumes(path);
+  data->hold_targets(std::vector<Index>{2, 1, 0}, Box(0));
+  std::vector<std::int32_t> read(1);
+  for (const Index sample : {2, 1, 0, 2}) {
+    read_checked_labels(*data, sample, Box(0), read);
+    EXPECT_EQ(read[0], labels[static_cast<std::size_t>(sample)]);
+  }
+  for (std::size_t i = 0; i + 1 < labels.size(); ++i) EXPECT_EQ(data->label(static_cast<Index>(i)), labels[i]);
+  for (const Index sample : {3, 4, 5})
+    expect_error([&] { read_checked_labels(*data, sample, Box(0), read); },
+                 {path, fmt::format("sample {} has the label {}, but classes() is 20000000; labels are 0 to 19999999",
+                                    sample, labels[static_cast<std::size_t>(sample)])});
+}
+
+TEST_F(Volumes, LabelsBeyond32BitsAreNamed) {
+  ASSERT_TRUE(write_array(path, {"samples", H5T_STD_U8LE, {2, 1}, true}, H5T_NATIVE_INT, std::vector<int>(2)));
+  const auto label = [&](hid_t type, unsigned long long value) {
+    hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    if (H5Lexists(file, "targets", H5P_DEFAULT) > 0) H5Ldelete(file, "targets", H5P_DEFAULT);
+    H5Fclose(file);
+    EXPECT_TRUE(write_array(path, {"targets", type, {2}, false, 7}, type, std::vector{value, value}));
+    std::int32_t found = -7;
+    const std::string error = error_of([&] { found = open_volumes(path)->label(1); });
+    return error.empty() ? std::to_string(found) : error;
+  };
+  EXPECT_EQ(label(H5T_NATIVE_UINT64, 5), "5");
+  EXPECT_NE(label(H5T_NATIVE_UINT64, ~0ULL).find("sample 1 has the label 18446744073709551615, but"),
+            std::string::npos);
+  EXPECT_NE(label(H5T_NATIVE_UINT64, 1ULL << 32).find("has the label 4294967296, but classes() is 7"),
+            std::string::npos);
+  EXPECT_NE(label(H5T_NATIVE_INT64, ~(1ULL << 40)).find("has the label -1099511627777, but"), std::string::npos);
+}
+
+TEST_F(Volumes, BooleansAreZeroAndOne) {
+  // As h5py writes them: an enumeration of bytes.
+  const hid_t boolean = H5Tenum_create(H5T_NATIVE_INT8);
+  for (const auto& [name, value] : {std::pair<const char*, std::int8_t>{"FALSE", 0}, {"TRUE", 1}})
+    ASSERT_GE(H5Tenum_insert(boolean, name, &value), 0);
+  ASSERT_TRUE(
+      write_array(path, {"samples", boolean, {2, 3}, true}, boolean, std::vector<std::int8_t>{0, 1, 1, 1, 0, 0}));
+  ASSERT_TRUE(write_array(path, {"targets", boolean, {2, 2}, false, 2}, boolean, std::vector<std::int8_t>{1, 0, 0, 1}));
+  H5Tclose(boolean);
+  const auto data = open_volumes(path);
+  EXPECT_EQ(data->classes(), 2);
+  data->hold(std::vector<Index>{0}, Box(data->sample()));
+  EXPECT_EQ(data->held_bytes(), 4 + 3);
+  for (const bool announced : {true, false})
+    EXPECT_EQ(image(*data, 0, Box(data->sample())), (std::vector<float>{0, 1, 1})) << announced;
+  EXPECT_EQ(image(*data, 1, Box(data->sample())), (std::vector<float>{1, 0, 0}));
+  EXPECT_EQ(target(*data, 0, Box(data->target())), (std::vector<double>{1, 0}));
+  EXPECT_EQ(target(*data, 1, Box(data->target())), (std::vector<double>{0, 1}));
+}
+
+TEST_F(Volumes, APlaceOutsideOfTheClassesIsNamed) {
+  ASSERT_TRUE(write_array(path, {"samples", H5T_STD_U8LE, {1, 1, 2, 3}, true}, H5T_NATIVE_INT, std::vector<int>(6)));
+  ASSERT_TRUE(write_array(path, {"targets", H5T_STD_U8LE, {1, 2, 3}, false, 3}, H5T_NATIVE_INT,
+                          std::vector<int>{0, 1, 2, 0, 255, 1}));
+  const auto data = open_volumes(path);
+  Box row(data->target());
+  row[0] = {1, 2};
+  std::vector<std::int32_t> labels(3);
+  expect_error([&] { read_checked_labels(*data, 0, row, labels); },
+               {"sample 0 has the label 255 at H=1 W=1, but classes() is 3; labels are 0 to 2; give such places one"});
 }
 
 }  // namespace

@@ -36,9 +36,12 @@ class LoadedData final : public Dataset {
   Index bytes_to_hold(Index samples, const Box& box, Index targets, const Box& target_box) const override {
     return (samples * box.volume() + targets * static_cast<Index>(volume(target_box))) * Index{sizeof(float)};
   }
-  void read(Index sample, const Box& box, std::span<float> out) const override { data_.read(sample, box, out); }
-  void read_target(Index sample, const Box& box, std::span<float> out) const override {
+  void read(Index sample, const Box& box, std::span<double> out) const override { data_.read(sample, box, out); }
+  void read_target(Index sample, const Box& box, std::span<double> out) const override {
     data_.read_target(sample, box, out);
+  }
+  void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
+    data_.read_labels(sample, box, out);
   }
 
  private:

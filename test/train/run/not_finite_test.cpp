@@ -35,21 +35,21 @@ Model net() {
 /// Twelve samples, of which one may hold a number that is not finite.
 class Spoiled final : public Dataset {
  public:
-  explicit Spoiled(Index sample, double value = nan) : spoiled_(sample), value_(static_cast<float>(value)) {}
+  explicit Spoiled(Index sample, double value = nan) : spoiled_(sample), value_(value) {}
   Shape sample() const override { return {{'C', 2}, {'H', 4}, {'W', 4}}; }
   Index size() const override { return 12; }
   Index classes() const override { return 2; }
   void hold(std::span<const Index>, const Box&) override {}
-  void read(Index sample, const Box& box, std::span<float> out) const override {
+  void read(Index sample, const Box& box, std::span<double> out) const override {
     for (std::size_t i = 0; i < out.size(); ++i)
-      out[i] = static_cast<float>((sample * 5 + static_cast<Index>(i) * 3) % 7) / 7 - 0.4F;
+      out[i] = static_cast<double>((sample * 5 + static_cast<Index>(i) * 3) % 7) / 7 - 0.4;
     if (sample == spoiled_ && box[1].lo <= 0 && box[1].hi > 0) out[0] = value_;
   }
   std::int32_t label(Index sample) const override { return static_cast<std::int32_t>(sample % 2); }
 
  private:
   Index spoiled_;
-  float value_;
+  double value_;
 };
 
 TrainerOptions options(OnNan on_nan) {
@@ -196,7 +196,7 @@ class Empty final : public Dataset {
   Index size() const override { return 0; }
   Index classes() const override { return 2; }
   void hold(std::span<const Index>, const Box&) override {}
-  void read(Index, const Box&, std::span<float>) const override {}
+  void read(Index, const Box&, std::span<double>) const override {}
 };
 
 TEST(Trainer, AnEmptyDataSetIsRefused) {

@@ -47,7 +47,7 @@ class Drawn final : public Dataset {
   Index size() const override { return samples; }
   Index classes() const override { return test::classes; }
   void hold(std::span<const Index>, const Box&) override {}
-  void read(Index sample, const Box& box, std::span<float> out) const override { set_pixels(sample, box, out); }
+  void read(Index sample, const Box& box, std::span<double> out) const override { set_pixels(sample, box, out); }
   std::int32_t label(Index sample) const override { return static_cast<std::int32_t>(test::label(sample)); }
 };
 

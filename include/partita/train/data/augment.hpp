@@ -15,9 +15,11 @@ struct Augmentation {
 };
 
 /// Reads `box` (C H W of a sample) of the augmented sample, in the box's row-major order.
+/// T is float or double: Dataset::read_f32 or Dataset::read.
 /// @pre `data` holds source_box() of the sample.
+template <class T>
 void read_augmented(const Dataset& data, Index sample, const Box& box, const Augmentation& augmentation,
-                    std::uint64_t seed, Index epoch, std::span<float> out);
+                    std::uint64_t seed, Index epoch, std::span<T> out);
 /// Returns the box of the original sample that can contribute to `box` of the augmented one.
 Box source_box(const Shape& sample, const Box& box, const Augmentation& augmentation);
 

@@ -32,8 +32,11 @@ class Dataset {
   /// boxes inside this one.
   virtual void hold(std::span<const Index> samples, const Box& box) = 0;
   /// Reads sample `sample` inside `box`, in the logical row-major order of the box (C H W). Values are scaled to about
-  /// unit variance.
-  virtual void read(Index sample, const Box& box, std::span<float> out) const = 0;
+  /// unit variance. A run rounds them to its data type, and refuses a number beyond the range of that type.
+  virtual void read(Index sample, const Box& box, std::span<double> out) const = 0;
+  /// As `read`, for runs in f32, bf16 and f16. The default rounds what `read` returns. A set whose numbers are no more
+  /// exact than f32 can define it too, which saves time and half of the memory of one sample.
+  virtual void read_f32(Index sample, const Box& box, std::span<float> out) const;
   /// Shape of one sample's target, without N: no dimension for one label, spatial dimensions for one label per
   /// position, C ... for values.
   virtual Shape target() const { return {}; }
@@ -50,9 +53,11 @@ class Dataset {
   }
   /// Returns false if `hold` and `hold_targets` do nothing. They are then not called, which saves the lists of samples.
   virtual bool needs_announcement() const { return true; }
-  /// Reads the target inside `box`, in the box's logical row-major order; labels are whole numbers. The default returns
-  /// `label`.
-  virtual void read_target(Index sample, const Box& box, std::span<float> out) const;
+  /// Reads the target inside `box`, in the box's logical row-major order, if targets are values: for sets whose
+  /// classes() is 0.
+  virtual void read_target(Index sample, const Box& box, std::span<double> out) const;
+  /// As `read_target`, if targets are labels. The default returns `label`.
+  virtual void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const;
   /// The sample's class, for sets with one label per sample. Valid for every sample, held or not.
   virtual std::int32_t label(Index sample) const;
   /// Names the first sample whose label is `classes` or more, for error messages, e.g. "sample 5 of 'labels.gz' has the
@@ -65,9 +70,9 @@ class Dataset {
   std::shared_ptr<const void> counted_;  // while it lives, a trainer counts the bytes that the set holds
 };
 
-/// As data.read_target(). Throws Error that names the data set, the sample, the label and the classes if the targets
-/// are labels and one of them is not a class.
-void read_checked_target(const Dataset& data, Index sample, const Box& box, std::span<float> out);
+/// As data.read_labels(). Throws Error that names the data set, the sample, the place, the label and the classes if one
+/// of the labels is not a class.
+void read_checked_labels(const Dataset& data, Index sample, const Box& box, std::span<std::int32_t> out);
 
 /// Opens images and labels in the IDX format (MNIST's), gzipped or not. Opening reads headers and labels. `hold`
 /// streams through the pixels and keeps the announced ones as bytes. Pixels become (p/255 - mean)/deviation. Throws
@@ -78,17 +83,19 @@ std::unique_ptr<Dataset> open_idx(const std::string& images, const std::string& 
 /// installs it. Throws Error that names the package if the files are missing.
 std::unique_ptr<Dataset> open_fashion_mnist(const std::string& folder, bool training);
 
-/// Opens an HDF5 file with two data sets. "samples" is N C D H W (or has fewer spatial dimensions), of any number type.
-/// "targets" has as many samples: whole numbers of shape N are one label per sample, whole numbers of shape N D H W one
-/// label per spatial position, both with an attribute "classes"; floating-point numbers N C ... are values. A rank
-/// reads its own box of its own samples, and reads the next ones in the background while it computes. Damage inside the
-/// file is found only when it is read, possibly by one rank alone. Throws Error that names the file if it is missing,
-/// not HDF5 or not of this form.
+/// Opens an HDF5 file with two data sets. "samples" is N C D H W (or has fewer spatial dimensions), of any number type,
+/// or of Booleans (0 and 1). "targets" has as many samples: whole numbers (or Booleans) of shape N are one label per
+/// sample, whole numbers of shape N D H W one label per spatial position, both with an attribute "classes";
+/// floating-point numbers N C ... are values. A rank reads its own box of its own samples, and reads the next ones in
+/// the background while it computes; it keeps them in the type of the file. Damage inside the file is found only when
+/// it is read, possibly by one rank alone. Throws Error that names the file if it is missing, not HDF5 or not of this
+/// form.
 std::unique_ptr<Dataset> open_volumes(const std::string& path);
 
-/// Writes a data set as a file for open_volumes(), in single precision with 32-bit labels. The file appears under
-/// `path` only once it is complete. Throws Error if it cannot be written.
-void save_volumes(const std::string& path, Dataset& data);
+/// Writes a data set as a file for open_volumes(), with values in `values` (f32 or f64) and 32-bit labels. The file
+/// appears under `path` only once it is complete. Throws Error if it cannot be written, or if a number is beyond the
+/// range of f32.
+void save_volumes(const std::string& path, Dataset& data, DType values = DType::f32);
 
 /// Opens a data set's training or test set from a folder ("" if the user gave none). Throws Error if it cannot.
 using DatasetFactory = std::function<std::unique_ptr<Dataset>(const std::string& folder, bool training)>;
