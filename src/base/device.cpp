@@ -68,20 +68,30 @@ void copy(const BoxMove& move) {
   });
 }
 
-void combine(const BoxMove& move) {
-  require(move.from_type == move.to_type, "a sum must keep the dtype");
-  dispatch(move.to_type, [&](auto t) {
+void add(const BoxMove& move) {
+  dispatch_sum(move.from_type, move.to_type, [&](auto s, auto t) {
     using T = decltype(t);
     using A = std::conditional_t<std::is_integral_v<T>, T, Accumulator<T>>;
+    const auto* source = static_cast<const decltype(s)*>(move.from);
+    auto* target = static_cast<T*>(move.to);
+    for_runs(move, [&](Index from, Index to, Index length) {
+      const auto* x = source + from;
+      T* y = target + to;
+      for (Index i = 0; i < length; ++i) y[i] = static_cast<T>(static_cast<A>(y[i]) + static_cast<A>(x[i]));
+    });
+  });
+}
+
+void keep_largest(const BoxMove& move) {
+  require(move.from_type == move.to_type, "a comparison must keep the dtype");
+  dispatch(move.to_type, [&](auto t) {
+    using T = decltype(t);
     const auto* source = static_cast<const T*>(move.from);
     auto* target = static_cast<T*>(move.to);
     for_runs(move, [&](Index from, Index to, Index length) {
       const T* x = source + from;
       T* y = target + to;
-      if (move.combine == Combine::add)
-        for (Index i = 0; i < length; ++i) y[i] = static_cast<T>(static_cast<A>(y[i]) + static_cast<A>(x[i]));
-      else
-        for (Index i = 0; i < length; ++i) y[i] = x[i] > y[i] || x[i] != x[i] ? x[i] : y[i];
+      for (Index i = 0; i < length; ++i) y[i] = x[i] > y[i] || x[i] != x[i] ? x[i] : y[i];
     });
   });
 }
@@ -114,9 +124,10 @@ void HostMemory::zero(void* data, std::size_t bytes, Stream) { std::memset(data,
 
 void HostMemory::move(std::span<const BoxMove> moves, Stream) {
   for (const BoxMove& each : moves)
-    each.combine != Combine::replace ? combine(each)
-    : each.from_type == each.to_type ? partita::copy(each)
-                                     : convert(each);
+    each.combine == Combine::add       ? add(each)
+    : each.combine == Combine::largest ? keep_largest(each)
+    : each.from_type == each.to_type   ? partita::copy(each)
+                                       : convert(each);
 }
 
 void HostMemory::copy(const void* from, void* to, std::size_t bytes, Stream) {

@@ -376,6 +376,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
   }
   plan.workload = workload;
   plan.microbatches = microbatches;
+  plan.gradient_dtype = strategy.microbatches() > 1 ? master_dtype(workload.dtype) : workload.dtype;
   plan.schedule = bind_schedule(strategy, plan.stage_of_group, graph_of(plan), microbatches, workload.training, made);
   bind_second_replica(plan, model, strategy, one);
   plan.sharded_optimizer = strategy.optimizer_state() == Strategy::OptimizerState::sharded;

@@ -25,7 +25,7 @@ void add_weights(const Plan& plan, const LayerPlan& layer, int rank, MemoryUse& 
 /// Adds the weights, gradients and optimizer state of a bucket that `rank` of its stage holds. Counts all layers of the
 /// bucket or, with `layer`, only this one.
 void add_bucket(const Plan& plan, const Bucket& bucket, int rank, MemoryUse& use, std::optional<int> layer = {}) {
-  const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
+  const Index gradient = size_of(plan.gradient_dtype), master = size_of(master_dtype(plan.workload.dtype));
   const auto states = static_cast<Index>(plan.workload.optimizer.states().size());
   const auto offsets = plan.offsets(bucket, rank);
   const Interval share = plan.share(bucket, rank);
@@ -33,7 +33,7 @@ void add_bucket(const Plan& plan, const Bucket& bucket, int rank, MemoryUse& use
     if (layer && bucket.entries[i].layer != *layer) continue;
     const Interval place{offsets[i], offsets[i + 1]};
     use[MemoryClass::weights] += place.extent() * master;
-    use[MemoryClass::gradients] += place.extent() * element;
+    use[MemoryClass::gradients] += place.extent() * gradient;
     use[MemoryClass::optimizer] += intersect(place, share).extent() * master * states;
   }
 }

@@ -98,7 +98,7 @@ class Replay {
         return;
       }
       case start_backward: return run_start_backward(op.layer);
-      case backward_filter: return multiply(layer(op.layer), 2);
+      case backward_filter: return run_backward_filter(layer(op.layer));
       case backward_data: return run_backward_data(op.layer);
       case redistribute_dx: {
         const Buffer gradient = convert_layout(at(op.layer).work[part], layer(op.layer)->redistribute_dx[part]);
@@ -313,6 +313,15 @@ class Replay {
     tensors.kept.push_back(fused ? hold(MemoryClass::activations, volume(layer->at.y) * element_) : tensors.dy);  // dz
   }
 
+  void run_backward_filter(const LayerPlan& layer) {
+    Index parts = 0;  // gradients of this microbatch, which are then added to those of all
+    if (plan_.gradient_dtype != plan_.workload.dtype)
+      for (std::size_t w = 0; w < layer->weights.size(); ++w)
+        if (layer->weights[w].trained) parts += volume(layer->at.w[w]) * element_;
+    const Buffer held = hold(MemoryClass::workspace, parts);
+    multiply(layer, 2);
+  }
+
   void run_backward_data(int i) {
     const LayerPlan& layer = this->layer(i);
     LayerTensors& tensors = at(i);
@@ -330,7 +339,8 @@ class Replay {
   void start_sum(std::size_t b) {
     const Bucket& bucket = plan_.buckets[b];
     const Index elements = plan_.elements(bucket, rank_);
-    if (master_ != element_) sums_[b] = hold(MemoryClass::workspace, elements * master_);
+    if (plan_.gradient_dtype != master_dtype(plan_.workload.dtype))
+      sums_[b] = hold(MemoryClass::workspace, elements * master_);
     if (!plan_.sharded_optimizer || bucket.axes == 0 || elements == 0) return;
     if (sums_[b]) kept_.push_back(sums_[b]);
     sums_[b] = hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master_);

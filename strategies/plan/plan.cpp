@@ -178,8 +178,9 @@ bool Plan::needs_output(int layer, int stage, int replica) const {
 }
 
 std::uint64_t Plan::hash() const {
-  std::string text = fmt::format("{} batch {} {} {} {} {} on", model, workload.batch, name(workload.dtype),
-                                 workload.training, workload.optimizer.print(), sharded_optimizer);
+  std::string text =
+      fmt::format("{} batch {} {} {} {} {} {} on", model, workload.batch, name(workload.dtype), workload.training,
+                  workload.optimizer.print(), sharded_optimizer, name(gradient_dtype));
   for (const auto& grid : grids) text += fmt::format(" \"{}\"", grid.print());
   for (const int stage : stage_of_group) text += fmt::format(" {}", stage);
   text += '\n';

@@ -23,7 +23,7 @@ struct BoxMove {
   const void* from = nullptr;
   void* to = nullptr;
   DType from_type = DType::f64, to_type = DType::f64;
-  Combine combine = Combine::replace;  ///< unless it replaces, both have the same type
+  Combine combine = Combine::replace;  ///< of one type, unless it replaces or adds bf16 or f16 to f32
   int dims = 0;
   std::array<Index, max_dims> extent{}, from_stride{}, to_stride{};
 

@@ -36,4 +36,13 @@ decltype(auto) dispatch_float(DType dtype, F&& f) {
   broken("integers in floating-point arithmetic");
 }
 
+/// Calls f(S{}, T{}) with the types from which and to which elements are added: equal ones, or bf16 or f16 and f32.
+/// Ends the process for others.
+template <class F>
+void dispatch_sum(DType from, DType to, F&& f) {
+  if (from == to) return dispatch(to, [&](auto t) { f(t, t); });
+  require(to == DType::f32 && (from == DType::bf16 || from == DType::f16), "a sum keeps the dtype, or adds to f32");
+  from == DType::bf16 ? f(Eigen::bfloat16{}, float{}) : f(Eigen::half{}, float{});
+}
+
 }  // namespace partita

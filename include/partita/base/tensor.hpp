@@ -146,7 +146,7 @@ void unpack_add(const std::byte* in, const Box& part, const Tensor& to, Stream s
 /// Returns a new tensor with a copy of `box`, zero outside the box of `from`.
 Tensor extract(const Tensor& from, const Box& box, MemoryClass memory, Stream stream);
 /// Adds element by element: to += from.
-/// @pre Both tensors hold the same box and have the same dtype.
+/// @pre Both tensors hold the same box and have the same dtype, or `from` has bf16 or f16 and `to` has f32.
 void add(const Tensor& from, const Tensor& to, Stream stream);
 /// Converts the elements to `dtype`, rounded to nearest even. Returns `from` itself, with its buffer, if the dtype is
 /// the same.

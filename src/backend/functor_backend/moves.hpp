@@ -79,12 +79,13 @@ void run_batch(const Launcher& launch, std::span<const BoxMove> moves, Stream st
         launch.for_ragged(batch.lengths, ConvertElement<decltype(s), decltype(t)>{batch}, stream);
       });
     });
-  require(first.from_type == first.to_type, "a sum must keep the dtype");
+  if (first.combine == Combine::add)
+    return dispatch_sum(first.from_type, first.to_type, [&](auto s, auto t) {
+      launch.for_ragged(batch.lengths, CombineElement<decltype(s), decltype(t), Combine::add>{batch}, stream);
+    });
+  require(first.from_type == first.to_type, "a comparison must keep the dtype");
   dispatch(first.to_type, [&](auto t) {
-    if (first.combine == Combine::add)
-      launch.for_ragged(batch.lengths, CombineElement<decltype(t), Combine::add>{batch}, stream);
-    else
-      launch.for_ragged(batch.lengths, CombineElement<decltype(t), Combine::largest>{batch}, stream);
+    launch.for_ragged(batch.lengths, CombineElement<decltype(t), decltype(t), Combine::largest>{batch}, stream);
   });
 }
 

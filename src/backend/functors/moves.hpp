@@ -67,7 +67,7 @@ struct CopyUnit {
 };
 
 /// Adds an element, or keeps the larger one; NaN is the largest.
-template <class T, Combine combine>
+template <class S, class T, Combine combine>
 struct CombineElement {
   MoveBatch moves;
   template <class I>
@@ -75,7 +75,7 @@ struct CombineElement {
     using A = std::conditional_t<std::is_integral_v<T>, T, Accumulator<T>>;
     const BoxMove& move = moves.of[static_cast<std::size_t>(group)];
     const MoveOffsets at(move, i);
-    const T from = static_cast<const T*>(move.from)[at.from];
+    const S from = static_cast<const S*>(move.from)[at.from];
     T& to = static_cast<T*>(move.to)[at.to];
     if constexpr (combine == Combine::add)
       to = static_cast<T>(static_cast<A>(to) + static_cast<A>(from));

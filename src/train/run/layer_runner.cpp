@@ -123,12 +123,23 @@ void LayerRunner::run_forward(std::size_t i, bool recompute, Microbatch& m, Laye
   state.forward_ran = true;
 }
 
+/// Adds this microbatch's gradients to those of the step. Where these have the master dtype, the kernel computes its
+/// part in the compute dtype, beside them.
 void LayerRunner::run_backward_filter(std::size_t i, Microbatch& m, LayerState& state) const {
-  const KernelCall now = call(i, m, state);
+  KernelCall now = call(i, m, state);
+  const std::span<const Tensor> sums = now.dw;
+  std::vector<Tensor> parts;
+  if (const DType dtype = context_.plan.workload.dtype; !sums.empty() && sums.front().dtype() != dtype) {
+    for (const auto& sum : sums) parts.push_back(sum.beside(dtype, sum.names(), sum.box(), MemoryClass::workspace));
+    now.dw = parts;
+    now.write = Write::over;
+  }
   const Timed timed(Profile::Part::compute);
   if (now.write == Write::over && !kernels_[i]->supports_overwrite())
     for (const auto& dw : now.dw) dw.zero(rank_.stream);
   kernels_[i]->backward_filter(now, m.dy[i]);
+  for (std::size_t w = 0; w < parts.size(); ++w)
+    state.has_dw ? add(parts[w], sums[w], rank_.stream) : convert(parts[w], sums[w], rank_.stream);
   state.has_dw = true;
 }
 

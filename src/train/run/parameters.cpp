@@ -60,7 +60,7 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
     }
     Flat flat{plan.offsets(bucket, rank), plan.share(bucket, rank), {}, {}, {}};
     flat.w = flat_tensor(master, flat.offsets.back(), allocator, MemoryClass::weights);
-    flat.dw = flat_tensor(dtype, flat.offsets.back(), allocator, MemoryClass::gradients);
+    flat.dw = flat_tensor(plan.gradient_dtype, flat.offsets.back(), allocator, MemoryClass::gradients);
     for (std::size_t k = 0; k < plan.workload.optimizer.states().size(); ++k)
       flat.state.push_back(flat_tensor(master, flat.share.extent(), allocator, MemoryClass::optimizer));
     for (std::size_t e = 0; e < bucket.entries.size(); ++e) {

@@ -105,7 +105,10 @@ struct Plan {
   std::vector<LayerPlan> layers;            ///< in execution order, for microbatches of the larger size
   std::vector<LayerPlan> remainder_layers;  ///< for microbatches with one sample less; empty if all are equal
   Readers all_readers;
-  int microbatches = 1;                ///< number of balanced blocks of the batch
+  int microbatches = 1;  ///< number of balanced blocks of the batch
+  /// The type in which gradients of weights are held: the compute dtype, or the master dtype if the strategy has
+  /// several microbatches, of which each adds its part.
+  DType gradient_dtype = DType::f32;
   std::vector<int> stage_of_group{0};  ///< group of layers -> stage
   /// A second replica of all layers. Its groups are on the stages in the opposite order (Chimera, Li and Hoefler 2021).
   struct SecondReplica {

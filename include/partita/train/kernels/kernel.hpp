@@ -25,7 +25,7 @@ struct KernelCall {
   TrafficCounter& counter;
   const LayerPlan& layer;
   std::span<const Tensor> w;   ///< this rank's parts, in the compute dtype; running statistics in the master dtype
-  std::span<const Tensor> dw;  ///< gradients, of trained weights
+  std::span<const Tensor> dw;  ///< gradients of trained weights, in the compute dtype
   std::unique_ptr<Saved>& saved;
   const Tensor& target;  ///< this rank's part of what the loss compares its input with
   std::uint64_t seed = 0;

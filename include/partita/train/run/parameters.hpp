@@ -22,13 +22,13 @@ class Parameters {
   struct Layer {
     std::vector<DistTensor> master;  ///< one per weight
     std::vector<Tensor> compute;     ///< read by kernels: the master itself, or a copy in the compute dtype
-    std::vector<Tensor> gradient;    ///< one per trained weight, compute dtype
+    std::vector<Tensor> gradient;    ///< one per trained weight, in Plan::gradient_dtype
   };
   /// One of the plan's buckets on this rank.
   struct Flat {
     std::vector<Index> offsets;  ///< as Plan::offsets
     Interval share;              ///< as Plan::share
-    Tensor w, dw;                ///< the whole bucket: w in the master dtype, dw in the compute dtype
+    Tensor w, dw;                ///< the whole bucket: w in the master dtype, dw in Plan::gradient_dtype
     std::vector<Tensor> state;   ///< this rank's share of each of Optimizer::states, master dtype
   };
   Layer& layer(std::size_t i) { return layers_[i]; }
