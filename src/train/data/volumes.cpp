@@ -203,6 +203,7 @@ class Volumes final : public Dataset {
  private:
   void open() {
     file_ = hdf5::open_to_read(path_, hdf5::serial_access());
+    hdf5::lock_to_read(file_);
     for (const char* name : {"samples", "targets"}) require_array(file_, name);
     samples_.emplace(file_, "samples");
     targets_.emplace(file_, "targets");

@@ -4,9 +4,11 @@
 #include "partita/base/error.hpp"
 
 #include <hdf5.h>
+#include <sys/file.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -47,6 +49,8 @@ inline std::string reason() {
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, deepest, &text);
+  if (text.find("unable to lock the file") == 0)
+    return "the file system refuses the locks of HDF5; set HDF5_USE_FILE_LOCKING=FALSE in the environment";
   static constexpr std::string_view mark = "error message = '";
   const auto begin = text.find(mark);
   if (begin == std::string::npos)
@@ -89,9 +93,19 @@ class Handle {
   herr_t (*close_)(hid_t) = nullptr;
 };
 
+/// Returns access to a file without locks of HDF5, which refuses every file where the file system has no locks. Only
+/// HDF5_USE_FILE_LOCKING=TRUE in the environment takes them all the same; versions before 1.10.7 know nothing else.
+inline Handle unlocked_access() {
+  Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
+  check(H5Pset_file_locking(access, false, true));
+#endif
+  return access;
+}
+
 /// Returns access to a file by ordinary system calls, even if HDF5 was built for MPI or the environment names a driver.
 inline Handle serial_access() {
-  Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  Handle access = unlocked_access();
   check(H5Pset_fapl_sec2(access));
   return access;
 }
@@ -99,9 +113,19 @@ inline Handle serial_access() {
 /// Returns access to an open file by its name in /proc/self/fd, even if its real path is gone. The default driver asks
 /// for the real path.
 inline Handle descriptor_access() {
-  Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  Handle access = unlocked_access();
   check(H5Pset_fapl_stdio(access));
   return access;
+}
+
+/// Takes the lock that HDF5 takes to read a file, until it is closed. Throws Error if another program is writing the
+/// file. A file system without locks lets nobody hold one, so it needs none.
+/// @pre The file was opened with serial_access().
+inline void lock_to_read(hid_t file) {
+  void* descriptor = nullptr;
+  check(H5Fget_vfd_handle(file, H5P_DEFAULT, &descriptor));
+  if (flock(*static_cast<const int*>(descriptor), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    fail("another program is writing it; try again when that has ended");
 }
 
 /// Calls f. Prefixes an Error that it throws with `context`.
@@ -200,10 +224,36 @@ inline Handle open_to_read(const std::string& path, const Handle& access) {
   return file;
 }
 
-/// Opens a data set. Throws Error if its elements are in other files.
+/// Throws Error if HDF5 lacks a filter that a data set with these properties needs.
+inline void check_filters(hid_t creation, const std::string& name) {
+  const int count = check(H5Pget_nfilters(creation));
+  for (int i = 0; i < count; ++i) {
+    unsigned flags = 0;
+    std::size_t values = 0;
+    std::array<char, 64> text{};
+    const auto filter = check(H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &values, nullptr,
+                                             text.size() - 1, text.data(), nullptr));
+    if (H5Zfilter_avail(filter) > 0) continue;
+    fail(
+        "'{}' is compressed by the filter {}{}, which this HDF5 does not have; install its plugin and set "
+        "HDF5_PLUGIN_PATH to the folder, or write the file with gzip where the filter is: h5repack -f GZIP=1 OLD NEW",
+        name, filter, text[0] == '\0' ? "" : fmt::format(" ('{}')", text.data()));
+  }
+}
+
+/// Opens a data set. Throws Error if there is something else under the name, if its elements are in other files, or if
+/// HDF5 lacks a filter to read them.
 inline Handle open_data(hid_t file, const std::string& name) {
+  if (H5Oexists_by_name(file, name.c_str(), H5P_DEFAULT) == 0)
+    fail("its link '{}' leads nowhere; put the array there", name);
+  {
+    const Handle object(H5Oopen(file, name.c_str(), H5P_DEFAULT), H5Oclose);
+    if (const auto type = H5Iget_type(object); type != H5I_DATASET)
+      fail("'{}' is {}, not an array", name, type == H5I_GROUP ? "a group" : "a type");
+  }
   Handle data(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
   const Handle creation(H5Dget_create_plist(data), H5Pclose);
+  check_filters(creation, name);
   if (H5Pget_layout(creation) == H5D_VIRTUAL || check(H5Pget_external_count(creation)) > 0)
     fail("the elements of '{}' are in other files; copy them into the file", name);
   return data;

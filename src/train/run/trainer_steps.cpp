@@ -18,13 +18,15 @@ StepResult Trainer::run(Bound& bound, const Executor::Reader& reader, double rat
   const std::string what =
       std::isfinite(result.loss) ? "a gradient is not finite" : fmt::format("the loss is not finite ({})", result.loss);
   const std::string where = bound.executor->inspect(reader, step_);
+  const bool in_data = where.find("in the samples") == 0 || where.find("in the targets") == 0;
   throw RunFailed(
       fmt::format("step {}: {}{}; {}{}", step_ + 1, what,
                   guard_->gave_up() ? fmt::format(", as in the {} steps before", StepGuard::most_in_a_row - 1) : "",
                   where.empty() ? "when the step was repeated, all numbers were finite: suspect the hardware"
                                 : fmt::format("the first such number appeared {}", where),
-                  where.find("in the samples") == 0 || where.find("in the targets") == 0
-                      ? "; mend the data set, or leave such steps out with --on-nan skip"
+                  in_data ? "; mend the data set, or leave such steps out with --on-nan skip"
+                  : options_.dtype == DType::f16
+                      ? "; f16 holds numbers up to 65504 only: try --dtype bf16, a lower --rate or a --warm-up"
                       : "; try a lower --rate or a --warm-up"));
 }
 

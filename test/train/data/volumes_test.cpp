@@ -4,8 +4,10 @@
 #include "test/support/error_of.hpp"
 #include "test/support/hdf5_array.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <hdf5.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -304,6 +306,57 @@ TEST_F(Volumes, APlaceOutsideOfTheClassesIsNamed) {
   std::vector<std::int32_t> labels(3);
   expect_error([&] { read_checked_labels(*data, 0, row, labels); },
                {"sample 0 has the label 255 at H=1 W=1, but classes() is 3; labels are 0 to 2; give such places one"});
+}
+
+/// A filter that leaves the bytes as they are.
+std::size_t unchanged(unsigned, std::size_t, const unsigned*, std::size_t bytes, std::size_t*, void**) { return bytes; }
+
+TEST_F(Volumes, AMissingFilterIsNamed) {
+  constexpr H5Z_filter_t number = 300;  // one of those for tests
+  const H5Z_class2_t filter{H5Z_CLASS_T_VERS, number, 1, 1, "squeeze", nullptr, nullptr, unchanged};
+  ASSERT_GE(H5Zregister(&filter), 0);
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  const std::vector<hsize_t> piece{1, 3};
+  H5Pset_chunk(creation, 2, piece.data());
+  H5Pset_filter(creation, number, H5Z_FLAG_MANDATORY, 0, nullptr);
+  ASSERT_TRUE(write_array(path, {"samples", H5T_IEEE_F32LE, {2, 3}, true, 0, creation}, H5T_NATIVE_FLOAT,
+                          std::vector<float>{1, 2, 3, 4, 5, 6}));
+  ASSERT_TRUE(write_array(path, {"targets", H5T_STD_U8LE, {2}, false, 2}, H5T_NATIVE_INT, std::vector<int>{0, 1}));
+  H5Pclose(creation);
+  EXPECT_EQ(image(*open_volumes(path), 1, Box(Shape{{'C', 3}})), (std::vector<float>{4, 5, 6}));
+  ASSERT_GE(H5Zunregister(number), 0);
+  expect_error([&] { open_volumes(path); },
+               {path,
+                "'samples' is compressed by the filter 300 ('squeeze'), which this HDF5 does not have; install its "
+                "plugin and set HDF5_PLUGIN_PATH to the folder, or write the file with gzip where the filter is"});
+}
+
+TEST_F(Volumes, WhatIsNoArrayIsNamed) {
+  const auto targets = [&] {
+    return write_array(path, {"targets", H5T_STD_U8LE, {2}, true, 2}, H5T_NATIVE_INT, std::vector<int>{0, 1});
+  };
+  ASSERT_TRUE(targets());
+  hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  ASSERT_GE(H5Lcreate_soft("/nothing", file, "samples", H5P_DEFAULT, H5P_DEFAULT), 0);
+  H5Fclose(file);
+  expect_error([&] { open_volumes(path); }, {path, "its link 'samples' leads nowhere; put the array there"});
+  ASSERT_TRUE(targets());
+  file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  H5Gclose(H5Gcreate2(file, "samples", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  H5Fclose(file);
+  expect_error([&] { open_volumes(path); }, {path, "'samples' is a group, not an array"});
+}
+
+TEST_F(Volumes, AFileThatSomebodyWritesIsRefused) {
+  save_volumes(path, *make_synthetic(kinds[1].sample, {}, 3, 7, 1, 0));
+  const int writer = open(path.c_str(), O_RDWR);
+  ASSERT_EQ(flock(writer, LOCK_EX | LOCK_NB), 0);
+  expect_error([&] { open_volumes(path); }, {path, "another program is writing it; try again when that has ended"});
+  ASSERT_EQ(flock(writer, LOCK_UN), 0);
+  const auto data = open_volumes(path);
+  EXPECT_NE(flock(writer, LOCK_EX | LOCK_NB), 0) << "nobody writes a file that is being read";
+  open_volumes(path);  // others may read it
+  close(writer);
 }
 
 }  // namespace
