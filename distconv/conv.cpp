@@ -4,13 +4,10 @@
 
 namespace partita {
 
-bool SpatialConv::has_interior(const Box& x, const Box& y) const {
-  return worth_overlap(interior_of(windows_, x, x_.needed, y), y);
-}
-
 std::vector<ConvProblem> SpatialConv::problems(const Box& x, const Box& w, const Box& y, bool with_bias,
                                                bool ahead) const {
-  return {{ConvPass::forward, windows_, ahead && has_interior(x, y) ? x : x_.needed, w, y, with_bias},
+  const bool from_own = ahead && !recomputed_borders(windows_, x, x_.needed, y).empty();
+  return {{ConvPass::forward, windows_, from_own ? x : x_.needed, w, y, with_bias},
           {ConvPass::backward_data, windows_, x, w, dy_.needed, false},
           {ConvPass::backward_filter, windows_, x_.needed, w, y, false}};
 }
@@ -19,19 +16,16 @@ void SpatialConv::forward(const RankContext& rank, const Tensor& x, const Tensor
                           const Tensor& y, Tensor& extended) const {
   HaloExchange halo(x_, x, rank);
   extended = halo.extended();
-  const bool ahead = rank.ahead() && has_interior(x.box(), y.box());
-  if (ahead) rank.backend.fused_conv_forward(windows_, x, w, then, y, rank.stream);
+  std::vector<Border> borders;
+  if (rank.ahead()) borders = recomputed_borders(windows_, x.box(), x_.needed, y.box());
+  if (!borders.empty()) rank.backend.fused_conv_forward(windows_, x, w, then, y, rank.stream);
   halo.finish();
-  if (!ahead) {
-    rank.backend.fused_conv_forward(windows_, extended, w, then, y, rank.stream);
-    return;
-  }
-  for (const Box& border : subtract(y.box(), interior_of(windows_, x.box(), x_.needed, y.box()))) {
-    const Box reads = reads_of(windows_, border, extended.box());
-    const Tensor thin_y = y.like(border, MemoryClass::workspace);
-    rank.backend.fused_conv_forward(windows_, extract(extended, reads, MemoryClass::workspace, rank.stream), w, then,
+  if (borders.empty()) rank.backend.fused_conv_forward(windows_, extended, w, then, y, rank.stream);
+  for (const auto& [outputs, inputs] : borders) {
+    const Tensor thin_y = y.like(outputs, MemoryClass::workspace);
+    rank.backend.fused_conv_forward(windows_, extract(extended, inputs, MemoryClass::workspace, rank.stream), w, then,
                                     thin_y, rank.stream);
-    copy_box(thin_y, y, border, rank.stream);
+    copy_box(thin_y, y, outputs, rank.stream);
   }
 }
 

@@ -10,6 +10,14 @@ Tensor extended_for(const Tensor& local, const Box& needed, Fill fill) {
   return local.box().contains(needed) ? local : local.like(needed, MemoryClass::halos, fill);
 }
 
+/// True if all elements that the rank needs come to it. Those between two taps of a dilated window may not.
+bool complete(const HaloPart& halo) {
+  Index elements = 0;
+  for (const auto* boxes : {&halo.plan.locals, &halo.plan.recvs})
+    for (const Transfer& each : *boxes) elements += each.box.volume();
+  return elements == halo.needed.volume();
+}
+
 /// Removes the copies of own boxes if both tensors share their memory.
 TransferPlan between(const Tensor& local, const Tensor& extended, TransferPlan plan) {
   if (extended.data() == local.data()) plan.locals.clear();
@@ -19,7 +27,7 @@ TransferPlan between(const Tensor& local, const Tensor& extended, TransferPlan p
 }  // namespace
 
 HaloExchange::HaloExchange(const HaloPart& halo, const Tensor& local, const RankContext& rank)
-    : extended_(extended_for(local, halo.needed, Fill::none)),
+    : extended_(extended_for(local, halo.needed, complete(halo) ? Fill::none : Fill::zeros)),
       exchange_(
           std::make_unique<Exchange>(between(local, extended_, halo.plan), local, extended_, rank.comm, rank.stream)) {}
 
@@ -58,7 +66,7 @@ Tensor compute_with_halo(const HaloPart& halo, std::span<const Window> windows, 
   HaloExchange exchange(halo, x, rank);
   const Box inside = interior_of(windows, x.box(), halo.needed, y);
   const bool ahead = rank.ahead() && !inside.empty();
-  if (ahead) compute(exchange.extended(), inside);
+  if (ahead) compute(x, inside);
   const Tensor extended = exchange.finish();
   if (!ahead && !y.empty()) compute(extended, y);
   if (ahead)

@@ -25,22 +25,20 @@ bool stays(const Layout& x, const Layout& y, const Window& window, int d) {
   return window.stride == 1 || outputs % y.grid().group_size(y.sharding(d)) == 0;
 }
 
-/// Windows together with the shape that they slide over, in one object without allocations.
+/// Windows that slide over a shape, in one object without allocations.
 class Slides {
  public:
-  Slides(std::span<const Window> windows, const Shape& shape) : count_(windows.size()), shape_(shape) {
+  Slides(std::span<const Window> windows, const Shape& shape) : count_(windows.size()) {
     if (const int spatial = shape.dims() - 2; static_cast<int>(windows.size()) != spatial)
       fail("{} given for the shape \"{}\"; give one for each spatial dimension",
            counted(static_cast<Index>(count_), "window"), shape.print());
     std::copy(windows.begin(), windows.end(), windows_.begin());
   }
   std::span<const Window> windows() const { return std::span(windows_).first(count_); }
-  const Shape& shape() const { return shape_; }
 
  private:
   std::array<Window, max_dims> windows_;
   std::size_t count_;
-  Shape shape_;
 };
 
 /// Returns the axes along which windows reach into blocks of other ranks.
@@ -58,12 +56,16 @@ Halo::Halo(const Layout& owner, const Layout& consumer, Reads reads)
 
 Halo::Halo(const Layout& owner, const Layout& consumer, Reads reads, AxisSet along)
     : parts_(std::make_shared<const Parts>(Parts{owner, consumer, std::move(reads), along})) {
-  require(owner.grid() == consumer.grid() && owner.axes(0) == consumer.axes(0),
-          "owner and consumer of a halo must have the same grid and the same axes for N");
+  if (!(owner.grid() == consumer.grid()) || !(owner.axes(0) == consumer.axes(0)))
+    fail(
+        "a halo is between \"{}\" on the grid \"{}\" and \"{}\" on the grid \"{}\"; give both the same grid and the "
+        "same "
+        "axes for {}",
+        owner.print(), owner.grid().print(), consumer.print(), consumer.grid().print(), owner.shape().name(0));
 }
 
 Box Halo::needed(int rank) const {
-  Box box = parts_->reads(parts_->consumer.owned(rank));
+  Box box = parts_->reads(parts_->consumer.owned(rank), Box(parts_->owner.shape()));
   box[1] = parts_->owner.owned(rank)[1];
   return box;
 }
@@ -79,10 +81,14 @@ TransferPlan Halo::transfer(int rank) const {
   needed.reserve(ranks.size());
   for (const int each : ranks) {
     owned.push_back(this->owned(each));
-    needed.push_back(parts_->reads(parts_->consumer.owned(each)));
-    needed.back()[1] = owned.back()[1];
+    needed.push_back(this->needed(each));
   }
-  return plan_transfer(ranks, owned, needed, rank, grid());
+  TransferPlan plan = plan_transfer(ranks, owned, needed, rank, grid());
+  for (auto& [receiver, box] : plan.sends) box = parts_->reads(parts_->consumer.owned(receiver), box);
+  for (auto& [sender, box] : plan.recvs) box = parts_->reads(parts_->consumer.owned(rank), box);
+  for (auto* messages : {&plan.sends, &plan.recvs})
+    std::erase_if(*messages, [](const Transfer& message) { return message.box.empty(); });
+  return plan;
 }
 
 // It is enough to look at the ranks that differ from rank 0 along these axes. Along other axes ranks exchange nothing,
@@ -114,12 +120,16 @@ std::string Halo::widths() const {
 }
 
 Halo halo_of_inputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
-  auto reads = [of = Slides(windows, x.shape())](const Box& out) { return inputs_of(of.windows(), out, of.shape()); };
+  auto reads = [of = Slides(windows, x.shape())](const Box& out, const Box& within) {
+    return inputs_of(of.windows(), out, within);
+  };
   return {x, y, std::move(reads), axes_of_windows(x, y, windows)};
 }
 
 Halo halo_of_outputs(const Layout& x, const Layout& y, std::span<const Window> windows) {
-  auto reads = [of = Slides(windows, y.shape())](const Box& in) { return outputs_of(of.windows(), in, of.shape()); };
+  auto reads = [of = Slides(windows, y.shape())](const Box& in, const Box& within) {
+    return outputs_of(of.windows(), in, within);
+  };
   return {y, x, std::move(reads), axes_of_windows(x, y, windows)};
 }
 

@@ -6,11 +6,6 @@ namespace {
 
 constexpr int first_spatial = 2;  // after N and C
 
-Interval reads(const Window& window, Interval out) {
-  const Index lo = out.lo * window.stride - window.pad_lo;
-  return {lo, lo + (out.extent() - 1) * window.stride + window.reach()};
-}
-
 /// Returns the longest run of `range` in which `holds` is true. A single run is needed because outputs that read only
 /// padding fulfil the condition too, even if outputs between them and the interior do not.
 template <class Holds>
@@ -30,7 +25,7 @@ Box interior_of(std::span<const Window> windows, const Box& own, const Box& need
   for (int d = first_spatial; d < y.dims(); ++d)
     inside[d] = longest_run(y[d], [&](Index o) {
       const auto& window = windows[static_cast<std::size_t>(d - first_spatial)];
-      const Interval in = intersect(reads(window, {o, o + 1}), needed[d]);
+      const Interval in = window.inputs_of({o, o + 1}, needed[d]);
       return in.empty() || (in.lo >= own[d].lo && in.hi <= own[d].hi);
     });
   return inside;
@@ -38,12 +33,13 @@ Box interior_of(std::span<const Window> windows, const Box& own, const Box& need
 
 bool worth_overlap(const Box& inside, const Box& y) { return !(inside == y) && 2 * inside.volume() > y.volume(); }
 
-Box reads_of(std::span<const Window> windows, const Box& out, const Box& inputs) {
-  Box box = inputs;
-  box[0] = out[0];
-  for (int d = first_spatial; d < box.dims(); ++d)
-    box[d] = intersect(reads(windows[static_cast<std::size_t>(d - first_spatial)], out[d]), inputs[d]);
-  return box;
+std::vector<Border> recomputed_borders(std::span<const Window> windows, const Box& own, const Box& needed,
+                                       const Box& y) {
+  const Box inside = interior_of(windows, own, needed, y);
+  std::vector<Border> borders;
+  if (!worth_overlap(inside, y)) return borders;
+  for (const Box& outputs : subtract(y, inside)) borders.push_back({outputs, inputs_of(windows, outputs, needed)});
+  return borders;
 }
 
 }  // namespace partita

@@ -17,6 +17,17 @@ inline Lattice lattice_of(const Tensor& tensor) {
   return lattice;
 }
 
+/// A part of a tensor's vectors of channels: its lattice, and the position in memory of its first vector.
+struct PartLattice {
+  Lattice lattice;
+  Index first = 0;
+};
+inline PartLattice lattice_of(const Tensor& tensor, const Box& part) {
+  const Lattice whole = lattice_of(tensor);
+  const auto sides = sides_of(part);
+  return {{sides, whole.strides}, whole.offset({sides[0].lo, sides[1].lo, sides[2].lo, sides[3].lo})};
+}
+
 /// A local convolution, reduced to its nonzero part: the outputs in y's box that read inputs in x's box, and the inputs
 /// that they read.
 struct ConvGeometry {
@@ -36,9 +47,9 @@ struct ConvGeometry {
     require(x.dims() == dims && y.dims() == dims, "there must be one window per dimension after C");
     in[0] = out[0] = intersect(x[0], y[0]);
     for (int d = 2; d < dims; ++d) {
-      const Window& window = slides[static_cast<std::size_t>(d - 2)];
-      out[d] = intersect(window.outputs_of(x[d], y[d].hi), y[d]);
-      in[d] = intersect(window.inputs_of(out[d], x[d].hi), x[d]);
+      const auto [outputs, inputs] = slides[static_cast<std::size_t>(d - 2)].contact(y[d], x[d]);
+      out[d] = outputs;
+      in[d] = inputs;
     }
   }
   ConvGeometry(std::span<const Window> slides, const Tensor& x, const Tensor& w, const Tensor& y)

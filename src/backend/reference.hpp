@@ -23,9 +23,9 @@ class ReferenceBackend : public Backend {
   void bias_forward(const Tensor& bias, const Tensor& y, Stream stream) override;
   void bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream stream) override;
 
-  void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked,
+  void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked, const Box& part,
                     Stream stream) override;
-  void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx,
+  void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx, const Box& part,
                      Stream stream) override;
 
   void channel_sums(const Tensor& x, const Tensor& sums, Stream stream) override;

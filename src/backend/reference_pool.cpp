@@ -9,15 +9,16 @@ namespace partita {
 
 namespace {
 
-void check_pool(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked) {
+void check_pool(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked, const Box& part) {
   require(x.dtype() == y.dtype() && x.box().dims() == y.box().dims(), "pooling must keep the dtype and the dimensions");
   require(static_cast<int>(pooling.windows.size()) + 2 == y.box().dims(),
           "there must be one window per dimension after C");
   if (pooling.kind == PoolKind::max)
     require(picked.dtype() == DType::i32 && picked.box() == y.box(), "picked must be i32 with y's box");
+  require(y.box().contains(part) && part[1] == y.box()[1], "the part must lie inside y and have its channels");
   if (x.volume() == 0) return;
   require(x.box().extent(1) == y.box().extent(1), "pooling must keep the channels");
-  require(intersect(x.box()[0], y.box()[0]) == y.box()[0], "x must hold the samples of y");
+  require(intersect(x.box()[0], part[0]) == part[0], "x must hold the samples of the part");
 }
 
 /// The inputs that one window covers. Away from the edges of x these are all taps, at fixed distances from the first
@@ -86,11 +87,11 @@ class Cover {
   Index row_first_ = 0, first_ = 0;
 };
 
-/// Calls f(offset of the channels in y's memory) for each output, after moving `cover` to it.
+/// Calls f(offset of the channels in y's memory) for each output of `part`, after moving `cover` to it.
 template <class F>
-void for_outputs(const Tensor& y, Cover& cover, F&& f) {
+void for_outputs(const Tensor& y, const Box& part, Cover& cover, F&& f) {
   const Lattice lattice = lattice_of(y);
-  const auto& [samples, planes, rows, columns] = lattice.sides;
+  const auto& [samples, planes, rows, columns] = sides_of(part);
   for (Index n = samples.lo; n < samples.hi; ++n) {
     for (Index d = planes.lo; d < planes.hi; ++d) {
       for (Index h = rows.lo; h < rows.hi; ++h) {
@@ -176,15 +177,15 @@ void spread_average(const Cover& cover, const T* __restrict dy, Index channels, 
 }  // namespace
 
 void ReferenceBackend::pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked,
-                                    Stream) {
-  if (y.volume() == 0) return;
-  check_pool(pooling, x, y, picked);
+                                    const Box& part, Stream) {
+  if (part.empty()) return;
+  check_pool(pooling, x, y, picked, part);
   const Index channels = y.box().extent(1);
   Cover cover(pooling, x);
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
     const Scratch<Accumulator<T>> mean(channels);
-    for_outputs(y, cover, [&](Index at) {
+    for_outputs(y, part, cover, [&](Index at) {
       T* to = y.as<T>() + at;
       if (pooling.kind == PoolKind::max) return max_of(cover, x.as<T>(), channels, to, picked.as<std::int32_t>() + at);
       average_of(cover, x.as<T>(), channels, mean.data());
@@ -194,15 +195,15 @@ void ReferenceBackend::pool_forward(const Pooling& pooling, const Tensor& x, con
 }
 
 void ReferenceBackend::pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx,
-                                     Stream) {
-  if (dy.volume() == 0 || dx.volume() == 0) return;
-  check_pool(pooling, dx, dy, picked);
+                                     const Box& part, Stream) {
+  if (part.empty() || dx.volume() == 0) return;
+  check_pool(pooling, dx, dy, picked, part);
   const Index channels = dy.box().extent(1);
   Cover cover(pooling, dx);
   dispatch_float(dx.dtype(), [&](auto t) {
     using T = decltype(t);
     const Widened<T> sums(dx.as<T>(), dx.volume());
-    for_outputs(dy, cover, [&](Index at) {
+    for_outputs(dy, part, cover, [&](Index at) {
       const T* from = dy.as<T>() + at;
       if (pooling.kind == PoolKind::max)
         spread_max(cover, from, picked.as<std::int32_t>() + at, channels, sums.data());

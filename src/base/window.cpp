@@ -18,28 +18,24 @@ Index Window::outputs(Index n) const {
   return slack < 0 ? 0 : slack / stride + 1;
 }
 
-Interval Window::inputs_of(Interval out, Index n) const {
-  // Tap by tap, because outputs at an edge may read padding only, on one side of the inputs or on both.
-  Interval read{n, 0};
-  for (Index k = 0; k < kernel; ++k) {
-    const Index shift = k * dilation - pad_lo;  // the tap reads input o*stride + shift
-    const Index first = std::max(out.lo, ceil_div(-shift, stride));
-    const Index last = std::min(out.hi - 1, floor_div(n - 1 - shift, stride));
-    if (first <= last) read = {std::min(read.lo, first * stride + shift), std::max(read.hi, last * stride + shift + 1)};
+Window::Contact Window::contact(Interval outputs, Interval inputs) const {
+  if (outputs.empty() || inputs.empty()) return {};
+  // Tap k of output o hits input o*stride + k*dilation - pad_lo. The other taps hit none of these inputs.
+  const Index first_tap = std::max<Index>(0, ceil_div(inputs.lo + pad_lo - (outputs.hi - 1) * stride, dilation));
+  const Index last_tap = std::min(kernel - 1, floor_div(inputs.hi - 1 + pad_lo - outputs.lo * stride, dilation));
+  Contact all{{outputs.hi, outputs.lo}, {inputs.hi, inputs.lo}};
+  for (Index k = first_tap; k <= last_tap; ++k) {
+    const Index shift = k * dilation - pad_lo;
+    const Index first = std::max(outputs.lo, ceil_div(inputs.lo - shift, stride));
+    const Index last = std::min(outputs.hi - 1, floor_div(inputs.hi - 1 - shift, stride));
+    if (first > last) continue;
+    all.outputs = {std::min(all.outputs.lo, first), std::max(all.outputs.hi, last + 1)};
+    all.inputs = {std::min(all.inputs.lo, first * stride + shift), std::max(all.inputs.hi, last * stride + shift + 1)};
   }
-  return read.empty() ? Interval{} : read;
+  return all.outputs.empty() ? Contact{} : all;
 }
 
-Interval Window::outputs_of(Interval in, Index m) const {
-  if (in.empty()) return {0, 0};
-  return intersect({ceil_div(in.lo + pad_lo - reach() + 1, stride), floor_div(in.hi - 1 + pad_lo, stride) + 1}, {0, m});
-}
-
-bool Window::reads(Index o, Index n) const {
-  for (Index k = 0; k < kernel; ++k)
-    if (const Index i = o * stride - pad_lo + k * dilation; i >= 0 && i < n) return true;
-  return false;
-}
+bool Window::reads(Index o, Index n) const { return !inputs_of({o, o + 1}, {0, n}).empty(); }
 
 std::string Window::print() const {
   std::string text = fmt::format("{}/{}", kernel, stride);
@@ -49,22 +45,27 @@ std::string Window::print() const {
   return text;
 }
 
-Box inputs_of(std::span<const Window> windows, const Box& out, const Shape& inputs) {
-  Box in(inputs);
-  in[0] = out[0];
-  for (int i = 0; i < static_cast<int>(windows.size()); ++i)
-    in[i + 2] =
-        out.empty() ? Interval{} : windows[static_cast<std::size_t>(i)].inputs_of(out[i + 2], inputs.extent(i + 2));
-  return in;
+namespace {
+
+/// Returns `within`, with the samples that `other` has too. Dimension i+2 becomes `part(windows[i], side of other, side
+/// of within)`.
+template <class Part>
+Box part_of(const Box& within, std::span<const Window> windows, const Box& other, Part&& part) {
+  Box box = within;
+  box[0] = intersect(within[0], other[0]);
+  for (int d = 2; d < box.dims(); ++d)
+    box[d] = other.empty() ? Interval{} : part(windows[static_cast<std::size_t>(d - 2)], other[d], within[d]);
+  return box;
 }
 
-Box outputs_of(std::span<const Window> windows, const Box& in, const Shape& outputs) {
-  Box out(outputs);
-  out[0] = in[0];
-  for (int i = 0; i < static_cast<int>(windows.size()); ++i)
-    out[i + 2] =
-        in.empty() ? Interval{} : windows[static_cast<std::size_t>(i)].outputs_of(in[i + 2], outputs.extent(i + 2));
-  return out;
+}  // namespace
+
+Box inputs_of(std::span<const Window> windows, const Box& out, const Box& within) {
+  return part_of(within, windows, out, [](const Window& w, Interval o, Interval i) { return w.inputs_of(o, i); });
+}
+
+Box outputs_of(std::span<const Window> windows, const Box& in, const Box& within) {
+  return part_of(within, windows, in, [](const Window& w, Interval i, Interval o) { return w.outputs_of(i, o); });
 }
 
 }  // namespace partita

@@ -1,5 +1,6 @@
 #include "partita/model/operators.hpp"
 
+#include "partita/layouts/interior.hpp"
 #include "src/model/contraction.hpp"
 #include "src/model/rules.hpp"
 #include "src/model/sliding.hpp"
@@ -43,10 +44,10 @@ void check_channels(const Parameters& p, Index channels) {
     fail("{} groups do not divide {} channels and {} filters", p.groups, channels, p.filters);
 }
 
-/// Number of kernel positions for an input x.
-Index places(const PerDim& kernel, const Shape& x) {
-  Index all = 1;
-  for (std::size_t i = 0; i < spatial_dims(x); ++i) all *= kernel[i];
+/// Number of kernel positions for an input x. A double, since the product of three extents may not fit an Index.
+double places(const PerDim& kernel, const Shape& x) {
+  double all = 1;
+  for (std::size_t i = 0; i < spatial_dims(x); ++i) all *= static_cast<double>(kernel[i]);
   return all;
 }
 
@@ -57,7 +58,7 @@ std::vector<WeightSpec> specs(const Shape& x, const PerDim& kernel, Index f, Ind
   Shape w{{'F', f}, {'C', c}};
   for (std::size_t i = 0; i < spatial_dims(x); ++i)
     w.push_back({x.name(first_spatial + static_cast<int>(i)), kernel[i]});
-  const double fan_in = static_cast<double>(fan_in_channels * places(kernel, x));
+  const double fan_in = static_cast<double>(fan_in_channels) * places(kernel, x);
   std::vector<WeightSpec> specs{{"weight", w, Init::normal, std::sqrt(2 / fan_in)}};
   if (bias) specs.push_back({.name = "bias", .shape = {{'F', *bias}}, .init = Init::zeros, .decay = false});
   return specs;
@@ -115,8 +116,16 @@ Layout ConvOperator::follow(const Layout& x, const Shape& output) const {
 
 double ConvOperator::flops(std::span<const Shape> inputs, const Shape& output) const {
   const Shape& x = inputs[0];
-  return 2.0 * static_cast<double>(output.volume()) *
-         static_cast<double>(x['C'] / conv_.groups * places(conv_.kernel, x));
+  return 2.0 * static_cast<double>(output.volume()) * static_cast<double>(x['C'] / conv_.groups) *
+         places(conv_.kernel, x);
+}
+
+Index ConvOperator::held_ahead(const OperatorLayouts& at, int rank) const {
+  Index most = 0;
+  for (const auto& [outputs, inputs] :
+       recomputed_borders(windows(at.x[0].shape()), at.x[0].owned(rank), at.x_halo->needed(rank), at.y.owned(rank)))
+    most = std::max(most, outputs.volume() + inputs.volume());
+  return most;
 }
 
 std::vector<Window> ConvTransposeOperator::windows(const Shape& x) const { return windows_of(conv_, spatial_dims(x)); }
@@ -141,8 +150,8 @@ Shape ConvTransposeOperator::output(std::span<const Shape> inputs) const {
     if (conv_.output_padding[i] >= std::max(window.stride, window.dilation))
       fail("output_padding is {} in dimension {}; it must be less than the stride {} or the dilation {}",
            conv_.output_padding[i], x.name(d), window.stride, window.dilation);
-    const Index extent =
-        (x.extent(d) - 1) * window.stride - window.pad_lo - window.pad_hi + window.reach() + conv_.output_padding[i];
+    const Index extent = scaled(x.extent(d) - 1, window.stride, x.name(d)) - window.pad_lo - window.pad_hi +
+                         window.reach() + conv_.output_padding[i];
     if (extent < 1)
       fail("padding {} and {} leave nothing of dimension {}: {} inputs give {} outputs", window.pad_lo, window.pad_hi,
            x.name(d), x.extent(d), extent);
@@ -176,8 +185,8 @@ Layout ConvTransposeOperator::follow(const Layout& x, const Shape& output) const
 
 double ConvTransposeOperator::flops(std::span<const Shape> inputs, const Shape& /*output*/) const {
   const Shape& x = inputs[0];
-  return 2.0 * static_cast<double>(x.volume()) *
-         static_cast<double>(conv_.filters / conv_.groups * places(conv_.kernel, x));
+  return 2.0 * static_cast<double>(x.volume()) * static_cast<double>(conv_.filters / conv_.groups) *
+         places(conv_.kernel, x);
 }
 
 }  // namespace partita

@@ -20,11 +20,12 @@ OperatorLayouts ResampleOperator::layouts(const LayoutRequest& request) const {
   const Layout x = basis(request);
   const Layout y = x.onto(request.output.shape());
   const auto dims = resamplings(x.shape());
-  const auto reads = [dims, shape = x.shape()](const Box& out) {
-    Box in(shape);
-    in[0] = out[0];
+  const auto reads = [dims](const Box& out, const Box& within) {  // no input between two that are read is skipped
+    Box in = within;
+    in[0] = intersect(in[0], out[0]);
     for (int d = first_spatial; d < in.dims(); ++d)
-      in[d] = out.empty() ? Interval{} : dims[static_cast<std::size_t>(d - first_spatial)].inputs_of(out[d]);
+      in[d] = out.empty() ? Interval{}
+                          : intersect(in[d], dims[static_cast<std::size_t>(d - first_spatial)].inputs_of(out[d]));
     return in;
   };
   return {.x = {x}, .y = y, .dx = {x}, .x_halo = Halo(x, y, reads)};
@@ -49,7 +50,7 @@ std::vector<Resampling> UpsampleOperator::resamplings(const Shape& x) const {
   return all;
 }
 
-Index UpsampleOperator::outputs(std::size_t i, Index n, char) const { return n * upsample_.scale[i]; }
+Index UpsampleOperator::outputs(std::size_t i, Index n, char name) const { return scaled(n, upsample_.scale[i], name); }
 
 std::string CropOperator::describe() const {
   std::string text = "by";

@@ -9,6 +9,12 @@ std::size_t spatial_dims(const Shape& x) {
   return static_cast<std::size_t>(x.dims() - first_spatial);
 }
 
+Index scaled(Index n, Index scale, char name) {
+  if (static_cast<double>(n) * static_cast<double>(scale) > 0x1p48)
+    fail("dimension {} would have {} * {} elements; a tensor has at most 2^48", name, n, scale);
+  return n * scale;
+}
+
 Shape slide(const Shape& x, Index channels, std::span<const Window> windows) {
   Shape y{{'N', x['N']}, {'C', channels}};
   for (int d = first_spatial; d < x.dims(); ++d) {

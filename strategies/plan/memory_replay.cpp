@@ -1,7 +1,5 @@
 #include "strategies/plan/memory_replay.hpp"
 
-#include "partita/layouts/interior.hpp"
-#include "partita/model/operators.hpp"
 #include "partita/strategies/plan/step.hpp"
 #include "strategies/plan/memory_tracker.hpp"
 #include "strategies/plan/stage_layers.hpp"
@@ -272,28 +270,14 @@ class Replay {
     // The copy with the halo is freed at the end of the forward unless the layer keeps x.
     const Buffer with_halo = layer.inputs.empty() ? Buffer() : extended(layer->at.x_halo, layer->at.x[0]);
     if (layer->at.x_halo) static_cast<void>(pack_halo(*layer->at.x_halo, layer->at.x[0]));
-    if (messages_.ahead) compute_borders(layer);
+    if (messages_.ahead && layer->at.x_halo)
+      hold(MemoryClass::workspace, layer.op->held_ahead(layer->at, rank_) * element_);
     if (keeps.x && with_halo) tensors.kept.push_back(with_halo);
     if (keeps.x && !with_halo) tensors.kept.insert(tensors.kept.end(), tensors.work.begin(), tensors.work.end());
     if (keeps.y) tensors.kept.push_back(tensors.y);
     const HeldNumbers held = numbers_of(layer);
     const Buffer work = numbers(MemoryClass::workspace, held.work);
     tensors.kept.push_back(numbers(MemoryClass::activations, held.forward));
-  }
-
-  /// Holds the thin tensors from which a convolution computes its borders again (SpatialConv::forward).
-  void compute_borders(const LayerPlan& layer) {
-    const auto* conv = dynamic_cast<const ConvOperator*>(layer.op.get());
-    if (conv == nullptr || !layer->at.x_halo) return;
-    const auto windows = conv->windows(layer->input_shapes[0]);
-    const Box x = layer->at.x[0].owned(rank_), y = layer->at.y.owned(rank_);
-    const Box inside = interior_of(windows, x, layer->at.x_halo->needed(rank_), y);
-    if (!worth_overlap(inside, y)) return;
-    for (const Box& border : subtract(y, inside)) {
-      const Box reads = reads_of(windows, border, with(*layer->at.x_halo, x));
-      const Buffer thin = hold(MemoryClass::workspace, border.volume() * element_);
-      static_cast<void>(hold(MemoryClass::workspace, reads.volume() * element_));
-    }
   }
 
   void run_start_backward(int i) {

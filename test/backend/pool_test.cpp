@@ -27,11 +27,24 @@ struct PoolCase {
     const bool all = random.one_in(2);
     for (int i = 0; i < spatial; ++i) {
       const Index n = conv.x_extents[static_cast<std::size_t>(5 - spatial + i)];
-      x[i + 2] = all ? Interval{0, n} : conv.slides[static_cast<std::size_t>(i)].inputs_of(conv.y[i + 2], n);
+      x[i + 2] = all ? Interval{0, n} : conv.slides[static_cast<std::size_t>(i)].inputs_of(conv.y[i + 2], {0, n});
     }
     conv.text += " pool of " + x.print();
   }
 };
+
+/// The whole box in up to seven parts: one that is drawn, and what lies around it.
+std::vector<Box> parts_of(const Box& whole, Generator& random) {
+  Box part = whole;
+  for (int d = 0; d < part.dims(); ++d) {
+    if (d == 1 || part[d].empty()) continue;  // pooling takes all channels
+    part[d].lo = random.draw(whole[d].lo, whole[d].hi);
+    part[d].hi = random.draw(part[d].lo, whole[d].hi);
+  }
+  std::vector<Box> parts = subtract(whole, part);
+  parts.push_back(part);
+  return parts;
+}
 
 class Pool : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Spatial, Pool, testing::Values(1, 2, 3));
@@ -55,7 +68,7 @@ TEST_P(Pool, IsTheNaiveLoops) {
       const Tensor y = random.tensor(DType::f64, names, c.conv.y), picked = test::tensor(DType::i32, names, c.conv.y);
       Array want(c.conv.y_extents), position(c.conv.y_extents);
       naive::pool(c.pooling, c.conv.windows, whole(global, c.conv.x_extents), want, position);
-      backend->pool_forward(c.pooling, x, y, picked, {});
+      for (const Box& part : parts_of(y.box(), random)) backend->pool_forward(c.pooling, x, y, picked, part, {});
       naive::for_elements(y, [&](const naive::At& at, Index e) {
         EXPECT_TRUE(y.get(e) == want.get(at) || std::abs(y.get(e) - want.get(at)) < 1e-13);
         if (c.pooling.kind == PoolKind::max) {
@@ -79,10 +92,10 @@ TEST_P(Pool, GradientIsTheAdjoint) {
       const Tensor y = dy.like(c.conv.y), picked = test::tensor(DType::i32, names, c.conv.y),
                    dx = random.tensor(DType::f64, names, c.x);
       const double before = dot(x, dx);
-      backend->pool_forward(c.pooling, x, y, picked, {});
+      backend->pool_forward(c.pooling, x, y, picked, y.box(), {});
       for (Index e = 0; e < y.volume(); ++e)
         if (std::isinf(y.get(e))) y.set(e, 0);  // windows that cover only padding pass no gradient
-      backend->pool_backward(c.pooling, dy, picked, dx, {});
+      for (const Box& part : parts_of(dy.box(), random)) backend->pool_backward(c.pooling, dy, picked, dx, part, {});
       EXPECT_NEAR(dot(y, dy), dot(x, dx) - before, 1e-11);
     }
   }
@@ -97,7 +110,7 @@ TEST(PoolCases, ShortTypesRoundOverlappingGradientsOnce) {
     const Tensor dy = test::tensor(DType::bf16, "NCW", box), dx = test::tensor(DType::bf16, "NCW", box);
     for (Index i = 0; i < dy.volume(); ++i) dy.set(i, 1 + static_cast<double>(i) / 64);
     for (Index i = 0; i < dx.volume(); ++i) dx.set(i, 2);
-    backend->pool_backward(pooling, dy, {}, dx, {});
+    backend->pool_backward(pooling, dy, {}, dx, dy.box(), {});
     // dx[w=2, c=0] = 2 + (dy[1] + dy[2] + dy[3]) / 3, where these elements of dy are 2, 4 and 6.
     EXPECT_EQ(dx.at({0, 0, 2}), 3.0625);
   }
@@ -122,11 +135,11 @@ TEST(PoolCases, NotANumberIsTheMaximumWhereverItIs) {
       const Tensor y = test::tensor(DType::f32, "NCW", one), picked = test::tensor(DType::i32, "NCW", one),
                    dx = x.like(x.box());
       for (int i = 0; i < 3; ++i) x.set(i, i == at ? nan : 2 - i);
-      backend->pool_forward({PoolKind::max, slides}, x, y, picked, {});
+      backend->pool_forward({PoolKind::max, slides}, x, y, picked, y.box(), {});
       EXPECT_EQ(std::isnan(y.get(0)), at < 3) << backend->name() << ", NaN at " << at;
       EXPECT_EQ(picked.get(0), at % 3) << "the gradient goes to NaN, else to the first maximum";
       y.set(0, 5);
-      backend->pool_backward({PoolKind::max, slides}, y, picked, dx, {});
+      backend->pool_backward({PoolKind::max, slides}, y, picked, dx, y.box(), {});
       EXPECT_EQ(dx.get(at % 3), 5);
     }
 }
@@ -140,12 +153,12 @@ TEST(PoolCases, AllPaddingPicksNothing) {
                  picked = test::tensor(DType::i32, "NCW", in), dx = x.like(in);
     x.set(0, -3);
     x.set(1, -2);
-    backend->pool_forward({PoolKind::max, slides}, x, y, picked, {});
+    backend->pool_forward({PoolKind::max, slides}, x, y, picked, y.box(), {});
     EXPECT_EQ(y.get(0), -std::numeric_limits<double>::infinity());
     EXPECT_EQ(picked.get(0), -1);
     EXPECT_EQ(y.get(1), -2);
     y.set(0, 5);
-    backend->pool_backward({PoolKind::max, slides}, y, picked, dx, {});
+    backend->pool_backward({PoolKind::max, slides}, y, picked, dx, y.box(), {});
     EXPECT_EQ(dx.get(0), 0);
     EXPECT_EQ(dx.get(1), -2);
   }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -30,9 +32,6 @@ struct Hull {
   }
 };
 
-/// Returns true if the intervals are equal or both empty.
-bool same(Interval a, Interval b) { return (a.empty() && b.empty()) || a == b; }
-
 template <class F>
 void for_windows(F&& check) {
   for (Index kernel = 1; kernel <= 7; ++kernel)
@@ -52,33 +51,48 @@ TEST(Window, OutputsAreCounted) {
   });
 }
 
-TEST(Window, InputsOfAnIntervalOfOutputs) {
+/// Expects the smallest intervals that hold all pairs of an output and an input that a tap joins.
+void expect_contact(const Window& window, Interval outputs, Interval inputs) {
+  Hull out, in;
+  for (Index o = outputs.lo; o < outputs.hi; ++o)
+    for (const Index i : reads(window, o))
+      if (i >= inputs.lo && i < inputs.hi) out.add(o), in.add(i);
+  const auto contact = window.contact(outputs, inputs);
+  const auto text = [&] {
+    return fmt::format("{}: outputs {}..{}, inputs {}..{}", window.print(), outputs.lo, outputs.hi, inputs.lo,
+                       inputs.hi);
+  };
+  ASSERT_EQ(contact.outputs, out.side) << text();
+  ASSERT_EQ(contact.inputs, in.side) << text();
+  ASSERT_EQ(window.inputs_of(outputs, inputs), in.side) << text();
+  ASSERT_EQ(window.outputs_of(inputs, outputs), out.side) << text();
+}
+
+/// Calls visit({lo, hi}) for all intervals inside [0, n), the empty ones too.
+template <class F>
+void for_intervals(Index n, F&& visit) {
+  for (Index lo = 0; lo <= n; ++lo)
+    for (Index hi = lo; hi <= n; ++hi) visit(Interval{lo, hi});
+}
+
+TEST(Window, ContactIsWhatTapsJoin) {
   for_windows([](const Window& window) {
-    for (const Index n : extents)
-      for (Index lo = 0, m = window.outputs(n); lo <= m; ++lo)
-        for (Index hi = lo; hi <= m; ++hi) {
-          Hull hull;
-          for (Index o = lo; o < hi; ++o)
-            for (const Index i : reads(window, o))
-              if (i >= 0 && i < n) hull.add(i);
-          ASSERT_TRUE(same(window.inputs_of({lo, hi}, n), hull.side))
-              << window.print() << " over " << n << ": " << lo << ".." << hi;
-        }
+    for (const Index n : {1, 2, 5})
+      for_intervals(window.outputs(n), [&](Interval outputs) {
+        for_intervals(n, [&](Interval inputs) { expect_contact(window, outputs, inputs); });
+      });
+    const Index n = 13;
+    for_intervals(window.outputs(n), [&](Interval outputs) { expect_contact(window, outputs, {0, n}); });
+    for_intervals(n, [&](Interval inputs) { expect_contact(window, {0, window.outputs(n)}, inputs); });
   });
 }
 
-TEST(Window, OutputsOfAnIntervalOfInputsHoldEveryReader) {
-  for_windows([](const Window& window) {
-    for (const Index n : extents)
-      for (Index lo = 0, m = window.outputs(n); lo <= n; ++lo)
-        for (Index hi = lo; hi <= n; ++hi) {
-          Hull hull;
-          for (Index o = 0; o < m; ++o)
-            if (hi > lo && reads(window, o).front() < hi && reads(window, o).back() >= lo) hull.add(o);
-          ASSERT_TRUE(same(window.outputs_of({lo, hi}, m), hull.side))
-              << window.print() << " over " << n << ": " << lo << ".." << hi;
-        }
-  });
+// The tap of one output is 10^9 places from the next; only one can hit.
+TEST(Window, ContactOfHugeWindowsTakesNoTime) {
+  const Window window{.kernel = 2'000'000'000, .stride = 3, .dilation = 1'000'000'000, .pad_lo = 1'999'999'998};
+  const auto contact = window.contact({0, 40}, {0, 7});
+  EXPECT_EQ(contact.outputs, (Interval{0, 2}));  // output 0 hits input 2 with tap 2, output 1 hits input 5
+  EXPECT_EQ(contact.inputs, (Interval{2, 6}));
 }
 
 TEST(Window, ReadsSaysWhetherAnOutputSeesMoreThanPadding) {
@@ -99,7 +113,7 @@ TEST(Window, Prints) {
   EXPECT_EQ((Window{.kernel = 3, .pad_lo = 1, .pad_hi = 1}).print(), "3/1 pad 1");
 }
 
-TEST(Window, BoxesCopySamplesAndTakeAllChannels) {
+TEST(Window, BoxesTakeCommonSamplesAndAllChannels) {
   const std::vector<Window> windows{{.kernel = 3, .pad_lo = 1, .pad_hi = 1}, {.kernel = 2, .stride = 2}};
   const Shape x{{'N', 4}, {'C', 3}, {'H', 7}, {'W', 9}}, y{{'N', 4}, {'C', 8}, {'H', 7}, {'W', 4}};
   Box part(y);
@@ -107,13 +121,13 @@ TEST(Window, BoxesCopySamplesAndTakeAllChannels) {
   part[1] = {2, 5};
   part[2] = {3, 5};
   part[3] = {1, 2};
-  EXPECT_EQ(inputs_of(windows, part, x).print(), "[1,3)x[0,3)x[2,6)x[2,4)");
+  EXPECT_EQ(inputs_of(windows, part, Box(x)).print(), "[1,3)x[0,3)x[2,6)x[2,4)");
   Box in(x);
   in[0] = {1, 3};
   in[2] = {0, 1};
   in[3] = {8, 9};  // no window reads the last column
-  EXPECT_EQ(outputs_of(windows, in, y).print(), "[1,3)x[0,8)x[0,2)x[4,4)");
-  EXPECT_TRUE(outputs_of(windows, in, y).empty());
+  EXPECT_EQ(outputs_of(windows, in, Box(y)).print(), "[1,3)x[0,8)x[0,2)x[0,0)");
+  EXPECT_TRUE(outputs_of(windows, in, Box(y)).empty());
 }
 
 TEST(Window, AnEmptyBoxNeedsNothing) {
@@ -121,12 +135,12 @@ TEST(Window, AnEmptyBoxNeedsNothing) {
   const Shape x{{'N', 4}, {'C', 3}, {'H', 7}};
   Box nothing(x);
   nothing[0] = {2, 2};
-  EXPECT_TRUE(inputs_of(windows, nothing, x).empty());
-  EXPECT_TRUE(outputs_of(windows, nothing, x).empty());
+  EXPECT_TRUE(inputs_of(windows, nothing, Box(x)).empty());
+  EXPECT_TRUE(outputs_of(windows, nothing, Box(x)).empty());
   nothing[0] = {0, 4};
   nothing[2] = {7, 7};
-  EXPECT_TRUE(inputs_of(windows, nothing, x).empty());
-  EXPECT_TRUE(outputs_of(windows, nothing, x).empty());
+  EXPECT_TRUE(inputs_of(windows, nothing, Box(x)).empty());
+  EXPECT_TRUE(outputs_of(windows, nothing, Box(x)).empty());
 }
 
 }  // namespace

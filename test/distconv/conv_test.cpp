@@ -195,8 +195,8 @@ struct WholePool {
     dx = x.like(x.box());
     const Tensor picked = y.like(DType::i32);
     const auto backend = make_reference_backend();
-    backend->pool_forward(pooling, x, y, picked, {});
-    backend->pool_backward(pooling, dy, picked, dx, {});
+    backend->pool_forward(pooling, x, y, picked, y.box(), {});
+    backend->pool_backward(pooling, dy, picked, dx, dy.box(), {});
   }
   Tensor x, y, dy, dx;
 };

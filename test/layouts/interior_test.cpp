@@ -95,7 +95,6 @@ TEST(Interior, IsABoxOverAllDimensions) {
   EXPECT_EQ(inside.print(), "[3,5)x[2,4)x[5,7)x[0,5)") << "samples and channels stay as they are";
 }
 
-// By taps, where between them no input is skipped that only a neighbor has.
 TEST(Interior, AgreesWithTheWindowsDefinition) {
   int with_interior = 0;
   for (std::uint64_t seed = 0; seed < cases(4000); ++seed) {
@@ -117,7 +116,7 @@ TEST(Interior, AgreesWithTheWindowsDefinition) {
     side.own.hi = between(side.own.lo, n);
     side.y.lo = between(0, outputs);
     side.y.hi = between(side.y.lo, outputs);
-    side.needed = side.window.inputs_of(side.y, n);
+    side.needed = side.window.inputs_of(side.y, {0, n});
     if (!side.own.empty())
       side.needed = side.needed.empty()
                         ? side.own
@@ -133,11 +132,7 @@ TEST(Interior, AgreesWithTheWindowsDefinition) {
       run = own ? run + 1 : 0;
       longest = std::max(longest, run);
     }
-    if (side.window.dilation == 1) {
-      EXPECT_EQ(inside.extent(), longest) << side.print();
-    } else {
-      EXPECT_LE(inside.extent(), longest) << side.print();
-    }
+    EXPECT_EQ(inside.extent(), longest) << side.print();
     with_interior += inside.empty() ? 0 : 1;
     if (HasFailure()) return;
   }
@@ -160,26 +155,19 @@ TEST(Interior, IsWorthItWhereMostOutputsAreInside) {
     EXPECT_EQ(worth_overlap(box_of(inside), box_of(y)), worth) << name;
 }
 
-TEST(Interior, ReadsOfAreTheInputsUnderTheWindows) {
-  const Window three{.kernel = 3, .pad_lo = 1, .pad_hi = 1}, two{.kernel = 2, .stride = 2},
-      dilated{.kernel = 3, .dilation = 2};
-  struct Case {
-    std::string name;
-    Window window;
-    Interval out, inputs, reads;
-  };
-  for (const auto& [name, window, out, inputs, reads] :
-       {Case{"at the lower edge", three, {0, 1}, {0, 7}, {0, 2}}, Case{"in the middle", three, {3, 5}, {0, 7}, {2, 6}},
-        Case{"at the upper edge", three, {6, 7}, {0, 7}, {5, 7}},
-        Case{"within what is there", three, {3, 5}, {3, 5}, {3, 5}}, Case{"stride 2", two, {1, 3}, {0, 9}, {2, 6}},
-        Case{"dilated", dilated, {2, 3}, {0, 9}, {2, 7}}}) {
-    Box of = box_of({out}), from = box_of({inputs});
-    of[0] = {3, 4};
-    of[1] = {7, 9};
-    from[0] = {0, 9};
-    from[1] = {0, 5};
-    const Box found = reads_of(std::vector{window}, of, from);
-    EXPECT_EQ(found.print(), "[3,4)x[0,5)x" + text(reads))
-        << name << ": samples of the outputs, channels of the inputs";
-  }
+TEST(Interior, BordersAreWhatReadsTheHalo) {
+  const std::vector<Window> windows{{.kernel = 3, .pad_lo = 1, .pad_hi = 1}, {.kernel = 5, .pad_lo = 2, .pad_hi = 2}};
+  Box own = box_of({{4, 14}, {0, 20}}), needed = box_of({{3, 15}, {0, 22}}), y = own;
+  own[0] = needed[0] = y[0] = {3, 5};
+  own[1] = needed[1] = {0, 6};
+  y[1] = {2, 4};
+  std::vector<std::string> borders;
+  for (const auto& [outputs, inputs] : recomputed_borders(windows, own, needed, y))
+    borders.push_back(outputs.print() + " reads " + inputs.print());
+  EXPECT_EQ(borders, (std::vector<std::string>{"[3,5)x[2,4)x[4,5)x[0,20) reads [3,5)x[0,6)x[3,6)x[0,22)",
+                                               "[3,5)x[2,4)x[13,14)x[0,20) reads [3,5)x[0,6)x[12,15)x[0,22)",
+                                               "[3,5)x[2,4)x[5,13)x[18,20) reads [3,5)x[0,6)x[4,14)x[16,22)"}));
+  EXPECT_TRUE(recomputed_borders(windows, needed, needed, y).empty()) << "nothing to wait for";
+  own[2] = y[2] = {4, 6};
+  EXPECT_TRUE(recomputed_borders(windows, own, needed, y).empty()) << "all rows read a halo";
 }

@@ -105,15 +105,15 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     touching.add_rows(dtype, c, m, n, ldc, true);
     Kernels::gemm(dtype, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
   }
-  void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked,
+  void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked, const Box& part,
                     Stream stream) override {
     const Touching touching(*declared_, "pool_forward", {x}, {y, picked});
-    Kernels::pool_forward(pooling, x, y, picked, stream);
+    Kernels::pool_forward(pooling, x, y, picked, part, stream);
   }
-  void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx,
+  void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx, const Box& part,
                      Stream stream) override {
     const Touching touching(*declared_, "pool_backward", {dy, picked}, {dx});
-    Kernels::pool_backward(pooling, dy, picked, dx, stream);
+    Kernels::pool_backward(pooling, dy, picked, dx, part, stream);
   }
   void channel_sums(const Tensor& x, const Tensor& sums, Stream stream) override {
     const Touching touching(*declared_, "channel_sums", {x}, {sums});

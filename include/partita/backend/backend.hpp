@@ -123,12 +123,13 @@ class Backend {
   // Pooling. `picked` (i32, with y's box) stores which input of each window was the maximum, for the backward pass.
   // Average pooling does not use it.
 
-  /// y = pool(x). x must hold all inputs inside the global tensor that y's windows cover.
+  /// y = pool(x), the outputs in `part` of y's box. x must hold all inputs inside the global tensor that their windows
+  /// cover.
   virtual void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked,
-                            Stream stream) = 0;
-  /// dx += pool'(dy), where dx has the box that x had in pool_forward
+                            const Box& part, Stream stream) = 0;
+  /// dx += pool'(dy), what the outputs in `part` of dy's box contribute. dx holds all inputs that they read.
   virtual void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx,
-                             Stream stream) = 0;
+                             const Box& part, Stream stream) = 0;
 
   // Normalization. It is split into steps, since its sums are taken across ranks. Its numbers are f64 tensors S N C
   // (`norm_numbers`): S numbers for each part n of x and each channel c. A part is either all of x (batch

@@ -21,12 +21,18 @@ struct Window {
   /// Returns the number of outputs over n inputs: floor((n + pad_lo + pad_hi - reach)/stride) + 1, or 0 if the window
   /// does not fit.
   Index outputs(Index n) const;
-  /// Returns the smallest interval that holds every input of [0, n) that the outputs `out` read. Empty if `out` is
-  /// empty or reads padding only.
-  Interval inputs_of(Interval out, Index n) const;
-  /// Returns the smallest interval that holds every output of [0, m) that may read an input in `in`. Empty if `in` is
-  /// empty.
-  Interval outputs_of(Interval in, Index m) const;
+  /// Outputs and inputs of which each is the smallest interval that holds all that read, or are read by, the other.
+  struct Contact {
+    Interval outputs, inputs;
+  };
+  /// Returns where `outputs` and `inputs` meet: the smallest intervals that hold every output of the one and every input
+  /// of the other such that a tap of the output hits the input. So the first and the last of each have a partner in the
+  /// other, and contact(contact) is the same. Both are {0, 0} if no tap hits.
+  Contact contact(Interval outputs, Interval inputs) const;
+  /// Returns the smallest interval that holds every input of `within` that the outputs `out` read.
+  Interval inputs_of(Interval out, Interval within) const { return contact(out, within).inputs; }
+  /// Returns the smallest interval that holds every output of `within` that reads an input in `in`.
+  Interval outputs_of(Interval in, Interval within) const { return contact(within, in).outputs; }
   /// Returns true if output o reads at least one input of [0, n), i.e. not padding only.
   bool reads(Index o, Index n) const;
   /// Returns e.g. "3/2 dilated 2 pad 1,0": kernel/stride, then the dilation and padding if they are not the default.
@@ -35,12 +41,12 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-/// Returns the box of inputs, of a tensor of shape `inputs`, that the outputs in `out` read. `windows[i]` slides over
-/// dimension i+2, since N and C come first. The interval of N is that of `out`; C is whole.
-Box inputs_of(std::span<const Window> windows, const Box& out, const Shape& inputs);
+/// Returns the smallest box that holds every input in the box `within` that the outputs in `out` read. `windows[i]`
+/// slides over dimension i+2, since N and C come first. N is that of both boxes; C is that of `within`.
+Box inputs_of(std::span<const Window> windows, const Box& out, const Box& within);
 
-/// Returns the box of outputs, of a tensor of shape `outputs`, that may read the inputs in `in`. The interval of N is
-/// that of `in`; C is whole.
-Box outputs_of(std::span<const Window> windows, const Box& in, const Shape& outputs);
+/// Returns the smallest box that holds every output in the box `within` that reads an input in `in`. N is that of both
+/// boxes; C is that of `within`.
+Box outputs_of(std::span<const Window> windows, const Box& in, const Box& within);
 
 }  // namespace partita

@@ -33,10 +33,6 @@ class SpatialConv : public SpatialHalos {
   /// Computes this rank's part: dw = part, or dw += part. The caller sums over ranks.
   void backward_filter(const RankContext& rank, const Tensor& extended, const Tensor& dy, const Tensor& dw,
                        Write write) const;
-
- private:
-  /// True if more than half of y, but not all of it, reads no halo, so that overlap is worth it.
-  bool has_interior(const Box& x, const Box& y) const;
 };
 
 }  // namespace partita

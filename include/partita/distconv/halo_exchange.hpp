@@ -83,8 +83,8 @@ class HaloReturn {
 
 /// Computes the outputs `y` of a layer with one window per spatial dimension from `x` and its halo. compute(from, part)
 /// computes the outputs in `part`; `from` holds what they read. The calls' parts together are `y`, and none is empty.
-/// If the transport makes progress on its own, the first call computes the interior while the halo travels. Returns
-/// the tensor that holds everything that the outputs read; it is `x` itself if no halo is needed.
+/// If the transport makes progress on its own, the first call computes the interior from `x` while the halo travels.
+/// Returns the tensor that holds everything that the outputs read; it is `x` itself if no halo is needed.
 Tensor compute_with_halo(const HaloPart& halo, std::span<const Window> windows, const Tensor& x, const Box& y,
                          const RankContext& rank,
                          const std::function<void(const Tensor& from, const Box& part)>& compute);

@@ -15,8 +15,9 @@ namespace partita {
 /// are computed only for the ranks that are asked for, so the size of a Halo does not grow with the grid.
 class Halo {
  public:
-  /// Returns the box that a rank needs if it owns the box `out` of the consumer's tensor.
-  using Reads = std::function<Box(const Box& out)>;
+  /// Returns the smallest box that holds all of the box `within` that a rank needs if it owns the box `out` of the
+  /// consumer's tensor.
+  using Reads = std::function<Box(const Box& out, const Box& within)>;
 
   /// The halo of the tensor with layout `owner`, for a consumer whose tensor has the layout `consumer`. Every rank
   /// needs `reads` of the box that it owns in `consumer`, restricted to the channels that it owns in `owner`.
@@ -29,13 +30,14 @@ class Halo {
   /// The axes along which ranks may need what others own. Nothing moves if there are none.
   AxisSet axes() const { return parts_->axes; }
   Box owned(int rank) const { return parts_->owner.owned(rank); }
-  /// The box that a rank needs. Halos are spatial: of the channels, a rank needs those that it owns.
+  /// The smallest box that holds what a rank needs. Halos are spatial: of the channels, a rank needs those that it owns.
   Box needed(int rank) const;
 
   /// Returns this halo on another grid with the same axes.
   Halo on(const Grid& grid) const;
 
-  /// Returns the rank's part of the exchange.
+  /// Returns the rank's part of the exchange. A message begins and ends with rows that its receiver needs. So a window
+  /// whose taps lie farther apart than the rows of a rank takes nothing from the ranks between two taps.
   TransferPlan transfer(int rank) const;
   /// True if no rank needs an element that it does not own.
   bool none() const;

@@ -44,6 +44,8 @@ class ConvOperator final : public Operator {
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
   HaloOverlap halo_overlap() const override { return {.x = true, .dy = true}; }
+  /// Thin copies of the largest border and of the inputs that it reads.
+  Index held_ahead(const OperatorLayouts& at, int rank) const override;
   KernelKind kernel_kind() const override { return KernelKind::conv; }
   /// Returns one window per spatial dimension of x.
   std::vector<Window> windows(const Shape& x) const;

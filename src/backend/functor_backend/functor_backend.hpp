@@ -36,9 +36,9 @@ class FunctorBackend : public Backend {
             Index lda, const void* b, Index ldb, double beta, void* c, Index ldc, Stream stream) override;
 
   // pooling.hpp
-  void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked,
+  void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked, const Box& part,
                     Stream stream) override;
-  void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx,
+  void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx, const Box& part,
                      Stream stream) override;
 
   // normalization.hpp

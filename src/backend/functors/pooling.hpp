@@ -89,21 +89,23 @@ template <class T>
 struct PoolMaximum {
   PoolWindows pool;
   Positions outputs;
+  Lattice to;
   const T* x;
   T* y;
   std::int32_t* picked;
-  Index channels;
   PARTITA_HOST_DEVICE void operator()(Index row, Index c) const {
+    const Position out = outputs[row];
     T best = static_cast<T>(-std::numeric_limits<float>::infinity());
     std::int32_t position = -1;
-    pool.for_inputs(outputs[row], [&](Index tap, Index offset) {
+    pool.for_inputs(out, [&](Index tap, Index offset) {
       const T value = x[offset + c];
       if (position >= 0 && !(value > best) && value == value) return;
       best = value;
       position = static_cast<std::int32_t>(tap);
     });
-    y[row * channels + c] = best;
-    picked[row * channels + c] = position;
+    const Index at = to.offset(out) + c;
+    y[at] = best;
+    picked[at] = position;
   }
 };
 
@@ -111,15 +113,15 @@ template <class T>
 struct PoolAverage {
   PoolWindows pool;
   Positions outputs;
+  Lattice to;
   const T* x;
   T* y;
-  Index channels;
   PARTITA_HOST_DEVICE void operator()(Index row, Index c) const {
     using A = Accumulator<T>;
     const Position out = outputs[row];
     A sum = 0;
     pool.for_inputs(out, [&](Index /*tap*/, Index offset) { sum += static_cast<A>(x[offset + c]); });
-    y[row * channels + c] = static_cast<T>(sum / static_cast<A>(pool.divisor(out)));
+    y[to.offset(out) + c] = static_cast<T>(sum / static_cast<A>(pool.divisor(out)));
   }
 };
 

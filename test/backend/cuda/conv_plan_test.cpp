@@ -55,7 +55,7 @@ std::vector<ConvProblem> resnet_problems() {
       const Shape shape_x{{'N', 8}, {'C', channels}, {'H', rows}, {'W', rows}};
       Box y(shape_y);
       if (ranks > 1) y[2] = {outputs * 1 / ranks, outputs * 2 / ranks};
-      Box x = inputs_of(windows, y, shape_x);
+      Box x = inputs_of(windows, y, Box(shape_x));
       for (const ConvPass pass : passes)
         problems.emplace_back(pass, windows, x, Box(shape_w), y, pass == ConvPass::forward && stride == 1);
     }

@@ -2,6 +2,7 @@
 #include "partita/strategies/plan/traffic.hpp"
 
 #include "partita/comm/threads.hpp"
+#include "partita/train/run/trainer.hpp"
 #include "src/backend/reference.hpp"
 
 #include <gtest/gtest.h>
@@ -204,6 +205,45 @@ TEST_F(KernelChoice, IsNoneOfABackendWithOneWay) {
     EXPECT_TRUE(choices.empty());
     EXPECT_EQ(report.problem, "");
   });
+}
+
+/// Trains two steps on three ranks that share the rows of a dilated convolution. Returns the losses.
+std::vector<double> train_dilated(const std::string& kernel_folder, Index padding, bool transposed) {
+  Model m("dilated");
+  auto t = m.input("image", {.channels = 1, .spatial = {32, 32}});
+  t = m.conv("c1", t, {.filters = 4, .kernel = 3, .padding = 1});
+  if (transposed)
+    t = m.conv_transpose("c2", t, {.filters = 4, .kernel = 3, .stride = 2, .padding = padding, .dilation = 2});
+  else
+    t = m.conv("c2", t, {.filters = 4, .kernel = 3, .stride = 2, .padding = padding, .dilation = 2});
+  m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = 3}));
+  Strategy strategy("y=3");
+  strategy.layer("*", {.output = "H@y"});
+  std::vector<double> losses(2);
+  run_threads(3, [&](Communicator& comm) {
+    TrainerOptions options;
+    options.batch = 4;
+    options.optimizer.rate = 0.01;
+    options.kernel_folder = kernel_folder;
+    Trainer trainer(m, strategy, options, comm);
+    const auto data = make_synthetic({{'C', 1}, {'H', 32}, {'W', 32}}, {}, 8, 3, 1, 0);
+    for (Index step = 0; step < 2; ++step) {
+      const std::vector<Index> samples{4 * step, 4 * step + 1, 4 * step + 2, 4 * step + 3};
+      const double loss = trainer.step(*data, samples).loss;
+      if (comm.rank() == 0) losses[static_cast<std::size_t>(step)] = loss;
+    }
+  });
+  return losses;
+}
+
+TEST_F(KernelChoice, MeasuresWhereStrideAndDilationAreAboveOne) {
+  for (const bool transposed : {false, true})
+    for (const Index padding : {1, 2}) {
+      const auto measured = train_dilated(folder.string(), padding, transposed);
+      const auto by_rule = train_dilated("", padding, transposed);
+      for (std::size_t i = 0; i < 2; ++i)
+        EXPECT_NEAR(measured[i], by_rule[i], 1e-5) << "padding " << padding << ", transposed " << transposed;
+    }
 }
 
 TEST_F(KernelChoice, MeasuresNothingThatItCannotKeep) {

@@ -1,10 +1,15 @@
 // The predicted memory of a whole run is the memory that it holds, to the byte: full and last batches, evaluation, data
-// sets. A memory limit is never exceeded. Cases are drawn from seeds: PARTITA_SEED=n runs only that case,
-// PARTITA_CASES=n sets the number of cases.
+// sets. A memory limit is never exceeded. Messages travel inside one node, between threads, or between the false
+// devices of the tests, where layers compute ahead of their halos. Cases are drawn from seeds: PARTITA_SEED=n runs only
+// that case, PARTITA_CASES=n sets the number of cases.
 #include "partita/comm/threads.hpp"
+#include "partita/layouts/interior.hpp"
 #include "partita/strategies/schedule/generators.hpp"
+#include "partita/train/kernels/custom_layer.hpp"
 #include "partita/train/run/checkpoint.hpp"
 #include "test/support/cases.hpp"
+#include "test/support/diffusion_rule.hpp"
+#include "test/support/lazy_backend.hpp"
 #include "test/support/master.hpp"
 #include "test/support/one_node.hpp"
 
@@ -71,6 +76,10 @@ Strategy staged(const Model& model, const std::string& kind, const std::string& 
   return strategy;
 }
 
+/// How ranks send messages: inside one node, between threads, from device to device, or between devices through the
+/// memory of the CPU. Only the first way makes no progress by itself.
+enum class Transport : std::uint8_t { one_node, threads, copies, staged };
+
 /// A drawn run: one or two epochs of training and an evaluation.
 struct Run {
   RandomCase drawn;
@@ -80,8 +89,12 @@ struct Run {
   bool saves = false;    // it saves and loads a checkpoint after training
   bool often = false;    // and saves it after every step
   double limit = 1;      // memory limit, as a fraction of the memory that the run needs
+  Transport transport = Transport::one_node;
 
   explicit Run(std::uint64_t seed) : drawn(seed) {
+    constexpr std::array transports{Transport::one_node, Transport::threads,  Transport::one_node, Transport::copies,
+                                    Transport::threads,  Transport::one_node, Transport::staged};
+    transport = transports[seed % transports.size()];
     std::mt19937_64 random(seed + 1000);
     const auto below = [&](Index n) { return static_cast<Index>(random() % static_cast<std::uint64_t>(n)); };
     const Index batch = drawn.batch;
@@ -108,8 +121,10 @@ struct Run {
   }
 
   std::string print() const {
-    return fmt::format("{}\n{}, {} of {} samples, then {}{}{}", drawn.print(), name(options.dtype),
-                       counted(options.epochs, "epoch"), samples, test_samples,
+    constexpr std::array ways{"in one node", "between threads", "between devices", "staged"};
+    return fmt::format("{}\n{}, {}, {} of {} samples, then {}{}{}", drawn.print(),
+                       ways[static_cast<std::size_t>(transport)], name(options.dtype), counted(options.epochs, "epoch"),
+                       samples, test_samples,
                        std::string(prepares ? ", prepared" : "") + (saves ? often ? ", saved often" : ", saved" : "") +
                            (options.on_nan == OnNan::skip ? ", may skip steps" : ""),
                        options.overlap ? "" : ", no overlap");
@@ -127,14 +142,36 @@ struct RankMemory {
   bool refused = false;
 };
 
+/// The trainer of a rank, how its messages use memory, and what it holds beside tensors.
+struct Made {
+  std::unique_ptr<Trainer> trainer;
+  MessageMemory messages;
+  BesideTensors beside{};
+};
+
+Made make_trainer(const Run& run, const TrainerOptions& options, Communicator& comm, LazyDevice& device) {
+  const Model& model = run.drawn.model;
+  const Strategy& strategy = run.drawn.strategy;
+  if (run.transport == Transport::one_node || run.transport == Transport::threads)
+    return {std::make_unique<Trainer>(model, strategy, options, comm), message_memory(comm, options.overlap)};
+  const bool copies = run.transport == Transport::copies;
+  Processor processor = copies ? lazy_processor(comm, device) : staged_processor(comm, device);
+  const MessageMemory messages = message_memory(*processor.between, options.overlap);
+  return {std::make_unique<Trainer>(model, strategy, options, comm, std::move(processor)), messages,
+          BesideTensors{.shared = copies && comm.size() > 1 ? 2 * lazy_room : 0,
+                        .workspace = Index{LazyLauncher::scratch_bytes},
+                        .data = false}};
+}
+
 /// Runs on one rank of `comm`. Collective: every rank of `comm` calls it.
-RankMemory run_rank(const Run& run, Index limit, Communicator& comm) {
+RankMemory run_rank(const Run& run, Index limit, Communicator& comm, LazyDevice& device) {
   LoadedData training = run.data(run.samples), test = run.data(run.test_samples);
   TrainerOptions options = run.options;
   options.memory_limit = limit;
   RankMemory memory;
   try {
-    Trainer trainer(run.drawn.model, run.drawn.strategy, options, comm);
+    const Made made = make_trainer(run, options, comm, device);
+    Trainer& trainer = *made.trainer;
     if (run.prepares) trainer.prepare(test);
     const std::string file =
         (std::filesystem::temp_directory_path() / fmt::format("partita_memory_test_{}.h5", getpid())).string();
@@ -148,12 +185,12 @@ RankMemory run_rank(const Run& run, Index limit, Communicator& comm) {
     trainer.evaluate(test, {});
     memory.held = trainer.peak_memory();
     memory.predicted = trainer.predicted_memory();
-    const RunMemory whole(options.batch, true, options.may_skip(), [&](Index batch, bool trains) -> const Plan& {
-      return trainer.executor(batch, trains).plan();
-    });
+    const RunMemory whole(
+        options.batch, true, options.may_skip(),
+        [&](Index batch, bool trains) -> const Plan& { return trainer.executor(batch, trains).plan(); }, made.messages);
     const Saves saves = !run.saves ? Saves::never : run.often ? Saves::anywhere : Saves::between_epochs;
-    memory.forecast =
-        whole.peak(std::array{DataPass{&training, true}, DataPass{&test, false}}, {}, comm.rank(), saves, run.saves);
+    memory.forecast = whole.peak(std::array{DataPass{&training, true}, DataPass{&test, false}}, made.beside,
+                                 comm.rank(), saves, run.saves);
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("memory limit"), std::string::npos) << error.what();
     memory.refused = true;
@@ -163,10 +200,12 @@ RankMemory run_rank(const Run& run, Index limit, Communicator& comm) {
 
 std::vector<RankMemory> run_ranks(const Run& run, Index limit) {
   std::vector<RankMemory> ranks(static_cast<std::size_t>(run.drawn.strategy.ranks()));
+  LazyDevice device(static_cast<unsigned>(run.samples));
   run_threads(run.drawn.strategy.ranks(), [&](Communicator& threads) {
-    const auto comm = one_node(borrow(threads));
-    ranks[static_cast<std::size_t>(comm->rank())] = run_rank(run, limit, *comm);
+    const auto comm = run.transport == Transport::one_node ? one_node(borrow(threads)) : borrow(threads);
+    ranks[static_cast<std::size_t>(comm->rank())] = run_rank(run, limit, *comm, device);
   });
+  device.check();
   return ranks;
 }
 
@@ -219,6 +258,87 @@ TEST(Memory, OfARunIsPredictedToTheByte) {
   std::vector<std::string> all{"few samples", "few samples on stages", "refused", "within the limit", "forecast"};
   all.insert(all.end(), kinds.begin(), kinds.end());
   for (const auto& what : all) EXPECT_GE(covered[what], 1) << what << " was not covered";
+}
+
+/// A layer of the user's own that computes each part of its output in a copy, except if the part is all of it.
+class InParts final : public DiffusionRule<CustomLayer> {
+ public:
+  explicit InParts(bool dy_halo) : DiffusionRule({.x = true, .dy = true, .dx = true}, dy_halo) {}
+  bool runs_on_devices() const override { return true; }
+  Index held_ahead(const OperatorLayouts& at, int rank) const override {
+    const Box y = at.y.owned(rank);
+    const Box inside = interior_of(windows(at.y.shape()), at.x[0].owned(rank), at.x_halo->needed(rank), y);
+    if (inside.empty() || inside == y) return 0;
+    Index most = inside.volume();
+    for (const Box& border : subtract(y, inside)) most = std::max(most, border.volume());
+    return most;
+  }
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    save(call, {with_halo(call, windows(call.layer->shape), x[0], y, [&](const Tensor& from, const Box& part) {
+           const bool all = part == y.box();
+           const Tensor copy = all ? from : extract(from, part, MemoryClass::workspace, call.rank.stream);
+           copy_box(copy, y, part, call.rank.stream);
+         })});
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    if (has_dy_halo()) return copy_box(dy_with_halo(call), dx[0], dx[0].box(), call.rank.stream);
+    return_halo(call, windows(call.layer->shape), dy, dx[0],
+                [&](const Box& part, const Tensor& to) { add_box(dy, to, part, call.rank.stream); });
+  }
+};
+
+/// Adds a layer of this kind, in which most outputs of a rank with ten rows or more read no halo.
+Value add_overlapping(Model& m, const std::string& kind, const Value& t, std::mt19937_64& random) {
+  const auto between = [&](Index lo, Index hi) { return std::uniform_int_distribution<Index>(lo, hi)(random); };
+  const Index kernel = between(2, 3), stride = between(1, 2), dilation = between(1, 2), padding = between(0, 1);
+  if (kind == "conv")
+    return m.conv("big", t,
+                  {.filters = between(1, 4),
+                   .kernel = {kernel, 2},
+                   .stride = {stride, 1},
+                   .padding = {padding, 1},
+                   .dilation = {dilation, 1}});
+  if (kind == "conv_transpose")
+    return m.conv_transpose("big", t, {.filters = between(1, 4), .kernel = {kernel, 2}, .stride = {stride, 1}});
+  const Pool pool{
+      .window = {kernel, 2}, .stride = PerDim{stride, 1}, .padding = {padding, 1}, .dilation = {dilation, 1}};
+  if (kind == "max_pool") return m.max_pool("big", t, pool);
+  if (kind == "average_pool") return m.average_pool("big", t, pool);
+  return m.layer("big", std::make_shared<InParts>(between(0, 1) == 0), {t});
+}
+
+/// A run of a model whose largest tensors belong to a layer of this kind.
+Run overlapping_run(std::uint64_t seed, const std::string& kind) {
+  std::mt19937_64 random(seed);
+  const auto between = [&](Index lo, Index hi) { return std::uniform_int_distribution<Index>(lo, hi)(random); };
+  Run run(seed);
+  Model m(kind);
+  auto t = m.input("in", {.channels = 1, .spatial = {between(31, 47), between(2, 4)}});
+  t = m.conv("before", t, {.filters = between(1, 4), .kernel = 1});
+  t = add_overlapping(m, kind, t, random);
+  m.mean_squared_error("loss", m.linear("fc", m.global_average_pool("mean", t), {.features = 2}));
+  run.drawn.model = m;
+  run.drawn.strategy = Strategy("a=2 y=2");
+  run.drawn.strategy.layer("*", {.output = between(0, 1) == 0 ? "N@a H@y" : "H@y"});
+  run.drawn.batch = run.options.batch = between(2, 5);
+  run.samples = run.options.batch + between(0, 1);
+  run.options.overlap = true;
+  run.saves = false;
+  constexpr std::array asynchronous{Transport::threads, Transport::copies, Transport::staged};
+  run.transport = asynchronous[seed % asynchronous.size()];
+  return run;
+}
+
+TEST(Memory, OfLayersThatComputeAheadOfTheirHalosIsPredictedToTheByte) {
+  for (std::uint64_t seed = 1; seed <= (lengthy() ? 300 : cases(15)) && !HasFailure(); ++seed)
+    for (const auto* kind : {"conv", "conv_transpose", "max_pool", "average_pool", "own layer"}) {
+      const auto run = overlapping_run(seed, kind);
+      SCOPED_TRACE(fmt::format("seed {}\n{}", seed, run.print()));
+      for (const auto& rank : run_ranks(run, 0)) {
+        EXPECT_EQ(print(rank.predicted), print(rank.held));
+        EXPECT_GE(rank.forecast.total, rank.held.total);
+      }
+    }
 }
 
 }  // namespace

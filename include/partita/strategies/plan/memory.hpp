@@ -21,7 +21,7 @@ struct MemoryPeak {
 struct MessageMemory {
   bool packs = false;   ///< what is not contiguous passes through buffers (Communicator::packs)
   bool overlap = true;  ///< halos of gradients travel while gradients of weights are computed
-  bool ahead = false;   ///< convolutions compute while their halos travel, and then the borders again
+  bool ahead = false;   ///< layers compute while the halo of x travels (Operator::held_ahead)
 };
 
 /// Returns the bytes that a layer holds on `rank` (of the world) for one microbatch of the larger size, by class.
