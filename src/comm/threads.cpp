@@ -247,7 +247,7 @@ void run_rank(int rank, const std::shared_ptr<Mailboxes>& world, const std::func
 }  // namespace
 
 void run_threads(int ranks, const std::function<void(Communicator&)>& body) {
-  require(ranks > 0, "there must be at least one rank");
+  if (ranks < 1) fail("{} ranks cannot run; start 1 or more", ranks);
   const auto world = std::make_shared<Mailboxes>(static_cast<std::size_t>(ranks));
   Failures failures(world->size());
   {

@@ -7,6 +7,13 @@
 
 namespace partita {
 
+void check_countable(const Shape& shape) {
+  constexpr double most = 0x1p48;
+  double elements = 1;
+  for (int d = 0; d < shape.dims(); ++d) elements *= static_cast<double>(shape.extent(d));
+  if (elements > most) fail("a tensor of {} has more than 2^48 elements", shape.print());
+}
+
 namespace {
 
 /// Throws Error unless the name can be the path of a layer's weights in a checkpoint: words separated by single '/'.
@@ -143,6 +150,7 @@ void check_output(const Shape& y, std::span<const Shape> inputs) {
       fail("its output has a dimension '{}'; the dimensions are N C D H W L V", y.name(d));
     if (y.extent(d) < 1) fail("its output is empty: {}", y.print());
   }
+  check_countable(y);
 }
 
 }  // namespace
@@ -165,6 +173,7 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
       fail("it takes {} inputs, not {}", added.op->inputs(), inputs.size());
     Shape output = added.op->output(shapes);
     check_output(output, shapes);
+    for (const WeightSpec& weight : added.op->weights(shapes)) check_countable(weight.shape);
     shapes_.push_back(output);
   } catch (const Error& error) {
     fail("layer '{}' ({}): {}", name, added.op->kind(), error.what());

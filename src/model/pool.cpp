@@ -35,11 +35,23 @@ Shape PoolOperator::output(std::span<const Shape> inputs) const {
   const auto& x = inputs[0];
   const auto slides = windows(x);
   const Shape y = slide(x, x['C'], slides);
-  for (int d = first_spatial; d < x.dims(); ++d)
-    for (Index o = 0; o < y.extent(d); ++o)
-      if (const auto& window = slides[static_cast<std::size_t>(d - first_spatial)]; !window.reads(o, x.extent(d)))
-        fail("window {} of dimension {} contains only padding; pad by less than the window's reach ({})", o, x.name(d),
-             window.reach());
+  for (int d = first_spatial; d < x.dims(); ++d) {
+    const auto& window = slides[static_cast<std::size_t>(d - first_spatial)];
+    const Index n = x.extent(d);
+    // The windows whose first place is an input read it.
+    const Interval first_is_input{(window.pad_lo + window.stride - 1) / window.stride,
+                                  (n + window.pad_lo + window.stride - 1) / window.stride};
+    const auto skip = [&](Index o) { return o == first_is_input.lo ? first_is_input.hi : o; };
+    for (Index o = skip(0); o < y.extent(d); o = skip(o + 1)) {
+      if (window.reads(o, n)) continue;
+      const Index first = o * window.stride - window.pad_lo;
+      fail(
+          "window {} of dimension {} covers only padding: it reads the places {} to {} in steps of {}, but the inputs "
+          "are 0 to {}; pad less{}",
+          o, x.name(d), first, first + window.reach() - 1, window.dilation, n - 1,
+          window.dilation > n ? ", or dilate less" : "");
+    }
+  }
   return y;
 }
 

@@ -100,7 +100,7 @@ std::string_view name(Precision precision) {
 }
 
 double Curve::at(double size) const {
-  require(!points.empty(), "a curve without points");
+  if (points.empty()) fail("a curve of a machine has no points; add one, e.g. {{1e6, 0.5}}");
   const auto above = std::upper_bound(points.begin(), points.end(), size,
                                       [](double value, const auto& point) { return value < point.first; });
   if (above == points.begin()) return points.front().second;
@@ -161,7 +161,8 @@ const Curve* Machine::share(KernelKind kind, DType dtype) const {
 }
 
 int Machine::level_of(int rank, int other) const {
-  require(!levels.empty(), "a machine without levels");
+  if (levels.empty())
+    fail("the machine '{}' has no levels; add one, with the latency and the bandwidth of its links", name);
   const auto last = levels.size() - 1;
   for (std::size_t i = 0; i < last; ++i) {
     const int unit = static_cast<int>(levels[i].ranks.value);

@@ -14,14 +14,6 @@ namespace partita {
 
 namespace {
 
-/// Throws Error for a shape of more than 2^48 elements: the bytes of all layers together must fit in 64 bits.
-void check_countable(const Shape& shape) {
-  constexpr double most = 0x1p48;
-  double elements = 1;
-  for (int d = 0; d < shape.dims(); ++d) elements *= static_cast<double>(shape.extent(d));
-  if (elements > most) fail("a tensor of {} has more than 2^48 elements", shape.print());
-}
-
 class Binder {
  public:
   Binder(const Model& model, const Strategy& strategy, const Workload& workload, int replica = 0)

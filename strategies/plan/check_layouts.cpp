@@ -21,6 +21,21 @@ void check_count(std::size_t found, std::size_t wanted, std::string_view what) {
   if (found != wanted) fail("its layouts() gives {} layouts for its {} {}", found, wanted, what);
 }
 
+/// `name` is that of the tensor with this halo, whose layout is `layout`.
+void check_halo(const std::optional<Halo>& halo, const Layout& layout, std::string_view name) {
+  if (!halo) return;
+  if (!halo->grid().same_axes(layout.grid()))
+    fail("its layouts() gives {} a halo on the grid \"{}\", but the grid is \"{}\"", name, halo->grid().print(),
+         layout.grid().print());
+  for (const int rank : {0, layout.grid().size() - 1})
+    if (const Box owned = layout.owned(rank), other = halo->owned(rank); !(owned == other))
+      fail(
+          "its layouts() gives {} a halo of a tensor of which rank {} owns {}, but of {} it owns {}; make the halo "
+          "with "
+          "the layouts of x and y",
+          name, rank, other.print(), name, owned.print());
+}
+
 }  // namespace
 
 void check_layouts(const LayerBinding& layer, const Grid& grid, bool training) {
@@ -33,6 +48,8 @@ void check_layouts(const LayerBinding& layer, const Grid& grid, bool training) {
     check_layout(at.dx[i], layer.input_shapes[i], grid, [&] { return fmt::format("the gradient of input {}", i); });
   }
   check_layout(at.y, layer.shape, grid, [] { return "its output"; });
+  if (!at.x.empty()) check_halo(at.x_halo, at.x[0], "x");
+  check_halo(at.dy_halo, at.y, "dy");
   for (std::size_t i = 0; i < layer.weights.size(); ++i) {
     const WeightSpec& weight = layer.weights[i];
     check_layout(at.w[i], weight.shape, grid, [&] { return fmt::format("weight '{}'", weight.name); });

@@ -44,6 +44,10 @@ TEST(Threads, ReplicasAgreeBitForBit) {
     });
 }
 
+TEST(Threads, NoRanksAreRefused) {
+  EXPECT_THROW(run_threads(0, [](Communicator&) {}), Error);
+}
+
 TEST(Threads, TheFirstFailureEndsThemAll) {
   for (int failing = 0; failing < 4; ++failing) {
     std::atomic<int> ended = 0;

@@ -121,7 +121,61 @@ TEST(Model, WindowsThatCannotBe) {
       [] {
         pool_shape({5, 7}, {.window = 2, .padding = 2});
       },
-      {"layer 'p' (max_pool)", "window 0 of dimension H contains only padding"});
+      {"layer 'p' (max_pool)",
+       "window 0 of dimension H covers only padding: it reads the places -2 to -1 in steps of 1, but "
+       "the inputs are 0 to 4; pad less"});
+  expect_error([] { pool_shape({1}, {.window = 2, .padding = 1, .dilation = 2}); },
+               {"window 0 of dimension W covers only padding: it reads the places -1 to 1 in steps of 2, but the "
+                "inputs are 0 to "
+                "0; pad less, or dilate less"});
+  EXPECT_EQ(pool_shape({3}, {.window = 2, .stride = 1, .padding = 1, .dilation = 2}), "N=1 C=1 W=3");
+}
+
+// Each of these would overflow 64 bits somewhere, or take hours.
+TEST(Model, HugeNumbersAreRefused) {
+  constexpr Index huge = 4'000'000'000'000'000'000, most = 2'147'483'647;
+  const auto refused = [](const auto& add, std::initializer_list<std::string_view> parts) {
+    expect_error(
+        [&] {
+          Begun begun;
+          add(begun.m, begun.t);
+        },
+        parts);
+  };
+  refused([](Model& m, const Value& t) { m.max_pool("p", t, {.padding = huge}); },
+          {"padding is 4000000000000000000,4000000000000000000; it must be 2147483647 or less"});
+  refused(
+      [](Model& m, const Value& t) {
+        m.max_pool("p", t, {.padding = {{0, most + 1}, {0, 0}}});
+      },
+      {"padding is 0,2147483648; it must be 2147483647 or less"});
+  refused([](Model& m, const Value& t) { m.conv("c", t, {.kernel = most + 1}); },
+          {"kernel is 2147483648; it must be 2147483647 or less"});
+  refused([](Model& m, const Value& t) { m.conv("c", t, {.kernel = most, .padding = most}); },
+          {"more than 2^48 elements"});
+  refused([](Model& m, const Value& t) { m.conv("c", t, {.kernel = most, .dilation = most}); },
+          {"a reach of 4611686011984936963"});
+  refused([](Model& m, const Value& t) { m.conv("c", t, {.filters = huge}); }, {"more than 2^48 elements"});
+  refused([](Model& m, const Value& t) { m.conv_transpose("c", t, {.stride = most}); }, {"more than 2^48 elements"});
+  refused([](Model& m, const Value& t) { m.upsample("u", t, {.scale = most}); }, {"more than 2^48 elements"});
+  refused([](Model& m, const Value& t) { m.upsample("u", t, {.scale = huge}); }, {"scale is 4000000000000000000"});
+  refused([](Model& m, const Value& t) { m.crop("c", t, huge); }, {"margin is 4000000000000000000"});
+  refused(
+      [](Model& m, const Value&) {
+        m.input("i", {.spatial = {Index{1} << 40, Index{1} << 40}});
+      },
+      {"layer 'i'", "more than 2^48 elements"});
+  refused(
+      [](Model& m, const Value&) {
+        const Value line = m.input("i", {.spatial = {Index{1} << 45}});
+        m.conv_transpose("c", line, {.kernel = 3, .stride = 1 << 20});
+      },
+      {"dimension W would have 35184372088831 * 1048576 elements; a tensor has at most 2^48"});
+  // The windows that cannot read padding alone are not looked at one by one.
+  Model m;
+  const Value line = m.input("i", {.spatial = {Index{1} << 40}});
+  m.max_pool("p", line, {.window = 3, .stride = 1, .padding = 1});
+  EXPECT_EQ(m.shapes(1).back().print(), "N=1 C=1 W=1099511627776");
 }
 
 TEST(Model, LayersThatDoNotFitAreNamed) {

@@ -17,7 +17,8 @@ class PerDim {
   PerDim(std::initializer_list<Index> each) : values_(each) {}
   Index operator[](std::size_t i) const { return values_.size() == 1 ? values_[0] : values_.at(i); }
   std::size_t values() const { return values_.size(); }
-  /// Throws Error that names `what` unless there is one value or `dims` values, each at least `least`.
+  /// Throws Error that names `what` unless there is one value or `dims` values, each at least `least` and less than
+  /// 2^31.
   void check(std::size_t dims, std::string_view what, Index least) const;
 
  private:
@@ -39,7 +40,8 @@ class Padding {
   Padding(std::initializer_list<Sides> each) : values_(each) {}
   const Sides& operator[](std::size_t i) const { return values_.size() == 1 ? values_[0] : values_.at(i); }
   std::size_t values() const { return values_.size(); }
-  /// Throws Error that names `what` unless there is one value or `dims` values, none of them negative.
+  /// Throws Error that names `what` unless there is one value or `dims` values, none of them negative, and all less
+  /// than 2^31.
   void check(std::size_t dims, std::string_view what = "padding") const;
 
  private:

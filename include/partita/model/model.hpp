@@ -24,6 +24,9 @@ struct Layer {
   int like = 0;
 };
 
+/// Throws Error for a shape of more than 2^48 elements: the bytes of all layers together must fit in 64 bits.
+void check_countable(const Shape& shape);
+
 /// A network as a graph of named layers: names and shapes, no ranks, no devices. Layers must be added in an order in
 /// which they can run. Every method that adds a layer throws Error with the layer's name if its inputs do not fit.
 class Model {

@@ -154,7 +154,9 @@ std::unique_ptr<Dataset> make_synthetic(const Shape& sample, const Shape& target
   if (size < 0) fail("a synthetic data set cannot have {} samples", size);
   if (classes < 0 || (classes == 0 && target.dims() == 0))
     fail("a synthetic data set with labels has at least one class, not {}", classes);
-  require(!sample.has('N') && !target.has('N'), "the shapes of one sample have no N");
+  for (const Shape& shape : {sample, target})
+    if (shape.has('N'))
+      fail("a synthetic data set has samples of {}; leave out N, since it is the shape of one", shape.print());
   return std::make_unique<Synthetic>(sample, target, size, classes, seed, part);
 }
 

@@ -33,6 +33,12 @@ const HaloPart& halo_of(const KernelCall& call, const HaloPart* halo, std::strin
   return *halo;
 }
 
+void check_windows(const KernelCall& call, std::span<const Window> windows, const Tensor& x) {
+  if (static_cast<int>(windows.size()) + 2 != x.box().dims())
+    fail("layer '{}': it gives {} for a tensor with the dimensions {}; give one for each dimension after N and C",
+         call.layer.name, counted(static_cast<Index>(windows.size()), "window"), x.names());
+}
+
 /// Returns the rank's context. It computes nothing ahead if the layer does not say that this halo overlaps.
 RankContext context(const KernelCall& call, bool overlaps) {
   RankContext rank = call.rank;
@@ -104,6 +110,7 @@ void CustomLayer::fail_state(const KernelCall& call) {
 
 Tensor CustomLayer::with_halo(const KernelCall& call, std::span<const Window> windows, const Tensor& x, const Tensor& y,
                               const std::function<void(const Tensor& from, const Box& part)>& compute) {
+  check_windows(call, windows, x);
   call.label("halo x");
   return compute_with_halo(halo_of(call, call.x_halo, "x_halo"), windows, x, y.box(),
                            context(call, call.layer.op->halo_overlap().x), compute);
@@ -124,6 +131,7 @@ const Tensor& CustomLayer::dy_with_halo(const KernelCall& call) {
 
 void CustomLayer::return_halo(const KernelCall& call, std::span<const Window> windows, const Tensor& dy,
                               const Tensor& dx, const std::function<void(const Box& part, const Tensor& to)>& compute) {
+  check_windows(call, windows, dy);
   call.label("halo dx");
   compute_with_halo_return(halo_of(call, call.x_halo, "x_halo"), windows, dy.box(), dx,
                            context(call, call.layer.op->halo_overlap().dx), compute);

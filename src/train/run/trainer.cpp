@@ -298,6 +298,10 @@ EpochReport Trainer::evaluate(Dataset& data, const Progress& progress) {
 }
 
 StepResult Trainer::step(Dataset& data, std::span<const Index> samples) {
+  for (const Index sample : samples)
+    if (sample < 0 || sample >= data.size())
+      throw AgreedError(fmt::format("a step cannot read sample {} of a data set of {}; give samples 0 to {}", sample,
+                                    counted(data.size(), "sample"), data.size() - 1));
   total_steps_ = all_steps(data);
   const SampleOrder order = SampleOrder::given(samples);
   hold(data, order, true, {});

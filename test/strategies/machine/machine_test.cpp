@@ -256,6 +256,14 @@ TEST(Machine, CurvesAreLinearInLogarithms) {
   EXPECT_EQ(three.seconds(4000), 160) << "in proportion to the size";
 }
 
+TEST(Machine, WithoutLevelsOrPointsIsRefused) {
+  Machine none;
+  none.name = "none";
+  EXPECT_EQ(error_of([&] { none.level_of(0, 1); }),
+            "the machine 'none' has no levels; add one, with the latency and the bandwidth of its links");
+  EXPECT_EQ(error_of([] { Curve().at(1); }), "a curve of a machine has no points; add one, e.g. {1e6, 0.5}");
+}
+
 TEST(Machine, RanksFillUnitsFirst) {
   Machine machine = default_machine();
   EXPECT_EQ(machine.level_of(0, 1), 0);

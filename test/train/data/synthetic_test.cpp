@@ -107,6 +107,7 @@ TEST(Synthetic, PartsShareThePatterns) {
 TEST(Synthetic, RefusesImpossibleSizes) {
   EXPECT_THROW(make_synthetic(sample, {}, -1, 4, 1, 0), Error);
   EXPECT_THROW(make_synthetic(sample, {}, 5, 0, 1, 0), Error);
+  EXPECT_THROW(make_synthetic({{'N', 2}, {'C', 1}}, {}, 5, 4, 1, 0), Error);
 }
 
 TEST(Synthetic, MayBeEmpty) { EXPECT_EQ(make_synthetic(sample, {}, 0, 1, 1, 0)->size(), 0); }

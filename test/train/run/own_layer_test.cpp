@@ -285,9 +285,17 @@ class Misused final : public DiffusionRule<CustomLayer> {
     if (how_ == 1) state<int>(call) = 1, state<double>(call) = 1;
     if (how_ == 2) static_cast<void>(saved(call, 0));
     if (how_ == 3) call.saved = std::make_unique<Saved>(), save(call, {x[0]});
+    if (how_ == 4) with_halo(call, std::vector<Window>(1), x[0], y, [](const Tensor&, const Box&) {});
     copy_box(x[0], y, y.box(), {});
   }
   void backward_data(const KernelCall&, const Tensor&, std::span<const Tensor>) const override {}
+  OperatorLayouts layouts(const LayoutRequest& request) const override {
+    OperatorLayouts at = DiffusionRule::layouts(request);
+    Shape longer = at.y.shape();
+    if (how_ == 5) longer = {{'N', longer['N']}, {'C', longer['C']}, {'H', longer['H'] + 1}, {'W', 1}};
+    at.x_halo = halo_of_inputs(at.y.onto(longer), at.y, windows(longer));
+    return at;
+  }
 
  private:
   int how_;
@@ -314,6 +322,24 @@ TEST(OwnLayer, SaysWhatIsWrong) {
   EXPECT_EQ(error_of_misuse(3),
             "layer 'own': it sets call.saved itself, so save(), state() and halos have no place; keep its data with "
             "state()");
+}
+
+// What such a layer computes is checked before it runs, since messages that do not fit would end the process.
+TEST(OwnLayer, AHaloOfAnotherTensorIsRefused) {
+  EXPECT_EQ(error_of_misuse(4),
+            "layer 'own': it gives 1 window for a tensor with the dimensions NCHW; give one for each dimension after N "
+            "and C");
+  EXPECT_EQ(
+      error_of_misuse(5),
+      "layer 'own' (diffusion): its layouts() gives x a halo of a tensor of which rank 0 owns "
+      "[0,1)x[0,4)x[0,5)x[0,1), but of x it owns [0,1)x[0,4)x[0,4)x[0,1); make the halo with the layouts of x and "
+      "y");
+  const Layout x = Layout::parse("H@y", {{'N', 1}, {'C', 1}, {'H', 4}}, Grid::parse("y=2"));
+  const Layout other = Layout::parse("H@a", x.shape(), Grid::parse("a=2"));
+  EXPECT_EQ(
+      error_of([&] { halo_of_inputs(x, other, std::vector<Window>(1)); }),
+      "a halo is between \"N C H@y\" on the grid \"y=2\" and \"N C H@a\" on the grid \"a=2\"; give both the same grid "
+      "and the same axes for N");
 }
 
 /// An operator that is no CustomLayer, but takes the name of a built-in kind.

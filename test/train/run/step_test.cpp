@@ -195,6 +195,12 @@ TEST(Step, SaysWhatItRefuses) {
     LocalBatch labeled = training.make_batch(samples);
     labeled.targets[0].tensor.set(labeled.targets[0].tensor.volume() - 1, 77);
     expect_error([&] { training.step(labeled); }, {"sample", "of the batch has the label 77", "the loss", "classes"});
+    const auto data = make_synthetic({{'C', 2}, {'H', 7}, {'W', 5}}, {}, 5, classes, 1, 0);
+    expect_error(
+        [&] {
+          training.step(*data, std::vector<Index>{0, 5});
+        },
+        {"a step cannot read sample 5 of a data set of 5 samples; give samples 0 to 4"});
     TrainerOptions decaying = options();
     decaying.optimizer.decay = Decay::cosine;
     Trainer endless(net(), Strategy(), decaying, comm);
