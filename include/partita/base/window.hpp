@@ -25,9 +25,9 @@ struct Window {
   struct Contact {
     Interval outputs, inputs;
   };
-  /// Returns where `outputs` and `inputs` meet: the smallest intervals that hold every output of the one and every input
-  /// of the other such that a tap of the output hits the input. So the first and the last of each have a partner in the
-  /// other, and contact(contact) is the same. Both are {0, 0} if no tap hits.
+  /// Returns where `outputs` and `inputs` meet: the smallest intervals that hold every output of the one and every
+  /// input of the other such that a tap of the output hits the input. So the first and the last of each have a partner
+  /// in the other, and the contact of a contact is the same. Both are {0, 0} if no tap hits.
   Contact contact(Interval outputs, Interval inputs) const;
   /// Returns the smallest interval that holds every input of `within` that the outputs `out` read.
   Interval inputs_of(Interval out, Interval within) const { return contact(out, within).inputs; }

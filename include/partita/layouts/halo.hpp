@@ -30,7 +30,7 @@ class Halo {
   /// The axes along which ranks may need what others own. Nothing moves if there are none.
   AxisSet axes() const { return parts_->axes; }
   Box owned(int rank) const { return parts_->owner.owned(rank); }
-  /// The smallest box that holds what a rank needs. Halos are spatial: of the channels, a rank needs those that it owns.
+  /// The smallest box that holds what a rank needs. Halos are spatial: of the channels, it needs those that it owns.
   Box needed(int rank) const;
 
   /// Returns this halo on another grid with the same axes.

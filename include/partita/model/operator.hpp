@@ -166,8 +166,8 @@ class Operator {
   virtual bool takes_activation() const { return false; }
   /// The f64 numbers that its kernel holds on `rank` for inputs in layout x; none by default.
   virtual HeldNumbers numbers(const Layout& /*x*/, int /*rank*/, bool /*training*/) const { return {}; }
-  /// The elements that its forward holds on `rank` beside its tensors if it computes while x's halo travels
-  /// (RankContext::ahead), e.g. in copies of a border. At most so many at a time; none by default.
+  /// The elements that its forward holds on `rank` beside its tensors once x's halo has come, if it computed while the
+  /// halo traveled (RankContext::ahead): e.g. copies of a border. The most at a time; none by default.
   virtual Index held_ahead(const OperatorLayouts& /*at*/, int /*rank*/) const { return 0; }
   /// Which halos travel while its kernel computes; none by default.
   virtual HaloOverlap halo_overlap() const { return {}; }

@@ -22,7 +22,7 @@ namespace partita {
 ///
 /// A layer with windows names its halos in OperatorLayouts::x_halo and, if it has one, dy_halo. Its forward calls
 /// with_halo(), and its backward_data calls dy_with_halo() or, without a dy_halo, return_halo(). halo_overlap() says
-/// which of these halos travel while it computes. If that takes tensors of its own, held_ahead() counts them.
+/// which of these halos travel while it computes. What it allocates for its borders, held_ahead() counts.
 class CustomLayer : public Operator, public Kernel {
  public:
   /// Returns true if the layer computes on tensors in the memory of a device: by functions of call.rank.backend, by
