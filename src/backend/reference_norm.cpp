@@ -1,9 +1,11 @@
 #include "partita/base/dispatch.hpp"
 #include "src/backend/alike.hpp"
+#include "src/backend/functors/center_of.hpp"
 #include "src/backend/reference.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -54,6 +56,50 @@ void in_fours(Index rows, F&& f) {
   for (; r < rows; ++r) f(r, std::integral_constant<Index, 1>{});
 }
 
+// The loops over rows. Their arrays do not overlap, so the compiler turns them into vector instructions.
+
+template <Index rows, class T>
+void sum_rows(Index channels, const T* __restrict x, const double* __restrict center, double* __restrict first,
+              double* __restrict second) {
+  for (Index c = 0; c < channels; ++c)
+    for (Index r = 0; r < rows; ++r) {
+      const double d = static_cast<double>(x[r * channels + c]) - center[c];
+      first[c] += d;
+      second[c] += d * d;
+    }
+}
+
+template <Index rows, class T>
+void sum_gradient_rows(Index channels, const T* __restrict x, const T* __restrict dy, const double* __restrict mean,
+                       const double* __restrict by, double* __restrict first, double* __restrict second) {
+  for (Index c = 0; c < channels; ++c)
+    for (Index r = 0; r < rows; ++r) {
+      const auto g = static_cast<double>(dy[r * channels + c]);
+      first[c] += g;
+      second[c] += g * (static_cast<double>(x[r * channels + c]) - mean[c]) * by[c];
+    }
+}
+
+/// y = factor * (x - center) + offset
+template <class T, class A>
+void forward_rows(Index rows, Index channels, const T* __restrict x, T* __restrict y, const A* __restrict center,
+                  const A* __restrict factor, const A* __restrict offset) {
+  for (Index r = 0; r < rows; ++r, x += channels, y += channels)
+    for (Index c = 0; c < channels; ++c)
+      y[c] = static_cast<T>(factor[c] * (static_cast<A>(x[c]) - center[c]) + offset[c]);
+}
+
+/// dx = of_dy * dy + of_x * (x - center) + of_one
+template <class T, class A>
+void backward_rows(Index rows, Index channels, const T* __restrict x, const T* __restrict dy, T* __restrict dx,
+                   const A* __restrict center, const A* __restrict of_dy, const A* __restrict of_x,
+                   const A* __restrict of_one) {
+  for (Index r = 0; r < rows; ++r, x += channels, dy += channels, dx += channels)
+    for (Index c = 0; c < channels; ++c)
+      dx[c] =
+          static_cast<T>(of_dy[c] * static_cast<A>(dy[c]) + of_x[c] * (static_cast<A>(x[c]) - center[c]) + of_one[c]);
+}
+
 /// Calls f(c, g) for each channel c and its group g.
 template <class F>
 void for_groups(Index channels, Index groups, F&& f) {
@@ -83,22 +129,40 @@ std::vector<A> to_accumulators(const std::vector<double>& values) {
 
 }  // namespace
 
-void ReferenceBackend::channel_sums(const Tensor& x, const Tensor& sums, Stream stream) {
-  const Numbers to(sums, 2);
+void ReferenceBackend::channel_centers(const Tensor& x, const Tensor& centers, Stream) {
+  const Numbers to(centers, 1);
   const Parts size(x, to);
-  require(to.channels == size.channels, "there must be one sum per channel");
+  const Index a_group = to.channels == 0 ? 1 : size.channels / to.channels, elements = size.rows * a_group,
+              samples = std::min(elements, center_samples);
+  dispatch_float(x.dtype(), [&](auto t) {
+    for (Index part = 0; part < size.count; ++part) {
+      const auto* values = x.as<decltype(t)>() + size.first(part);
+      double* sums = to.of(0, part);
+      std::fill_n(sums, to.channels, 0.0);
+      for (Index k = 0; k < samples; ++k) {
+        const Index i = k * elements / samples;
+        const auto* value = values + i / a_group * size.channels + i % a_group;
+        for (Index g = 0; g < to.channels; ++g)
+          sums[g] += static_cast<double>(value[g * a_group]) - static_cast<double>(values[g * a_group]);
+      }
+      for (Index g = 0; g < to.channels; ++g)
+        sums[g] = samples == 0 ? -std::numeric_limits<double>::infinity()
+                               : static_cast<double>(values[g * a_group]) + sums[g] / static_cast<double>(samples);
+    }
+  });
+}
+
+void ReferenceBackend::channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) {
+  const Numbers to(sums, 2), of(centers, 1);
+  const Parts size(x, of);
+  require(to.channels == size.channels && to.parts == size.count, "there must be one sum per part and channel");
   sums.zero(stream);
   dispatch_float(x.dtype(), [&](auto t) {
     for (Index part = 0; part < size.count; ++part) {
-      double* __restrict first = to.of(0, part), * __restrict second = to.of(1, part);
+      const auto center = by_channel(of.of(0, part), of.channels, size.channels);
       in_fours(size.rows, [&](Index row, auto rows) {
-        const auto* from = x.as<decltype(t)>() + size.first(part) + row * size.channels;
-        for (Index c = 0; c < size.channels; ++c)
-          for (Index r = 0; r < rows; ++r) {
-            const auto v = static_cast<double>(from[r * size.channels + c]);
-            first[c] += v;
-            second[c] += v * v;
-          }
+        sum_rows<rows>(size.channels, x.as<decltype(t)>() + size.first(part) + row * size.channels, center.data(),
+                       to.of(0, part), to.of(1, part));
       });
     }
   });
@@ -115,17 +179,10 @@ void ReferenceBackend::channel_gradient_sums(const Tensor& x, const Tensor& dy, 
     for (Index part = 0; part < size.count; ++part) {
       const auto mean = by_channel(of.of(0, part), of.channels, size.channels),
                  inverse = by_channel(of.of(2, part), of.channels, size.channels);
-      const double *center = mean.data(), *by = inverse.data();
-      double* __restrict first = to.of(0, part), * __restrict second = to.of(1, part);
       in_fours(size.rows, [&](Index row, auto rows) {
         const Index start = size.first(part) + row * size.channels;
-        const auto *value = x.as<decltype(t)>() + start, *gradient = dy.as<decltype(t)>() + start;
-        for (Index c = 0; c < size.channels; ++c)
-          for (Index r = 0; r < rows; ++r) {
-            const auto g = static_cast<double>(gradient[r * size.channels + c]);
-            first[c] += g;
-            second[c] += g * (static_cast<double>(value[r * size.channels + c]) - center[c]) * by[c];
-          }
+        sum_gradient_rows<rows>(size.channels, x.as<decltype(t)>() + start, dy.as<decltype(t)>() + start, mean.data(),
+                                inverse.data(), to.of(0, part), to.of(1, part));
       });
     }
   });
@@ -155,15 +212,17 @@ void ReferenceBackend::add_parts(const Tensor& sums, Index s, const Tensor& tota
   }
 }
 
-void ReferenceBackend::norm_statistics(const Tensor& sums, Index count, double epsilon, const Tensor& statistics,
-                                       Stream) {
-  const Numbers from(sums, 2), to(statistics, 3);
-  require(from.parts == to.parts && from.channels == to.channels, "sums and statistics must be of the same channels");
+// The mean of d^2 less the square of the mean of d; rounding may leave less than 0.
+void ReferenceBackend::norm_statistics(const Tensor& sums, const Tensor& centers, Index count, double epsilon,
+                                       const Tensor& statistics, Stream) {
+  const Numbers from(sums, 2), about(centers, 1), to(statistics, 3);
+  for (const Numbers& of : {from, about})
+    require(of.parts == to.parts && of.channels == to.channels, "sums and statistics must be of the same channels");
   const auto elements = static_cast<double>(count);
   for (Index i = 0; i < to.parts * to.channels; ++i) {
-    const double mean = count > 0 ? from.of(0, 0)[i] / elements : 0;
-    const double variance = count > 0 ? std::max(from.of(1, 0)[i] / elements - mean * mean, 0.0) : 1;
-    to.of(0, 0)[i] = mean;
+    const double d = count > 0 ? from.of(0, 0)[i] / elements : 0;
+    const double variance = count > 0 ? std::max(from.of(1, 0)[i] / elements - d * d, 0.0) : 1;
+    to.of(0, 0)[i] = count > 0 ? about.of(0, 0)[i] + d : 0;
     to.of(1, 0)[i] = variance;
     to.of(2, 0)[i] = 1 / std::sqrt(variance + epsilon);
   }
@@ -182,7 +241,8 @@ void ReferenceBackend::given_statistics(const Tensor& mean, const Tensor& varian
   }
 }
 
-// Sorted by x: y = factor * x + offset
+// y = factor * (x - center) + offset. The center is the mean, as far as the type of sums holds it; the rest of the mean
+// goes into the offset (docs/decisions/032-stable-normalization.md).
 void ReferenceBackend::norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift,
                                     const Tensor& y, Stream) {
   const Numbers of(statistics, 3);
@@ -196,22 +256,22 @@ void ReferenceBackend::norm_forward(const Tensor& x, const Tensor& statistics, c
     using A = Accumulator<T>;
     for (Index part = 0; part < size.count; ++part) {
       std::vector<double> factor = scales, offset = shifts;
+      std::vector<double> centers(scales.size());
       for_groups(size.channels, of.channels, [&](Index c, Index g) {
         const auto i = static_cast<std::size_t>(c);
+        const double mean = of.of(0, part)[g];
+        centers[i] = center_of<A>(mean);
         factor[i] *= of.of(2, part)[g];
-        offset[i] -= of.of(0, part)[g] * factor[i];
+        offset[i] -= (mean - centers[i]) * factor[i];
       });
-      const auto a = to_accumulators<A>(factor), b = to_accumulators<A>(offset);
-      const A *p = a.data(), *q = b.data();
-      const T* from = x.as<T>() + size.first(part);
-      T* to = y.as<T>() + size.first(part);
-      for (Index r = 0; r < size.rows; ++r, from += size.channels, to += size.channels)
-        for (Index c = 0; c < size.channels; ++c) to[c] = static_cast<T>(p[c] * static_cast<A>(from[c]) + q[c]);
+      const auto center = to_accumulators<A>(centers), a = to_accumulators<A>(factor), b = to_accumulators<A>(offset);
+      forward_rows(size.rows, size.channels, x.as<T>() + size.first(part), y.as<T>() + size.first(part), center.data(),
+                   a.data(), b.data());
     }
   });
 }
 
-// Sorted by dy and x: dx = a * dy + b * x + c
+// dx = a * dy + b * (x - center) + c, with the center of norm_forward
 void ReferenceBackend::norm_backward(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
                                      bool scaled, const Tensor& scale, Index count, const Tensor& dx, Stream) {
   const Numbers of(statistics, 3), totals(sums, 2);
@@ -227,21 +287,21 @@ void ReferenceBackend::norm_backward(const Tensor& x, const Tensor& dy, const Te
     using A = Accumulator<T>;
     for (Index part = 0; part < size.count; ++part) {
       std::vector<double> a = scales, b(scales.size()), c(scales.size());
+      std::vector<double> centers(scales.size());
       for_groups(size.channels, of.channels, [&](Index channel, Index g) {
         const auto i = static_cast<std::size_t>(channel);
         const double r = of.of(2, part)[g];
         a[i] *= r;
         const double of_sums = scaled ? r : a[i];
         b[i] = -of_sums * r * totals.of(1, part)[g] / elements;
-        c[i] = -of_sums * totals.of(0, part)[g] / elements - b[i] * of.of(0, part)[g];
+        centers[i] = center_of<A>(of.of(0, part)[g]);
+        c[i] = -of_sums * totals.of(0, part)[g] / elements - b[i] * (of.of(0, part)[g] - centers[i]);
       });
-      const auto of_dy = to_accumulators<A>(a), of_x = to_accumulators<A>(b), of_one = to_accumulators<A>(c);
-      const A *p = of_dy.data(), *q = of_x.data(), *s = of_one.data();
-      const T *value = x.as<T>() + size.first(part), *gradient = dy.as<T>() + size.first(part);
-      T* to = dx.as<T>() + size.first(part);
-      for (Index r = 0; r < size.rows; ++r, value += size.channels, gradient += size.channels, to += size.channels)
-        for (Index i = 0; i < size.channels; ++i)
-          to[i] = static_cast<T>(p[i] * static_cast<A>(gradient[i]) + q[i] * static_cast<A>(value[i]) + s[i]);
+      const auto center = to_accumulators<A>(centers), of_dy = to_accumulators<A>(a), of_x = to_accumulators<A>(b),
+                 of_one = to_accumulators<A>(c);
+      const Index start = size.first(part);
+      backward_rows(size.rows, size.channels, x.as<T>() + start, dy.as<T>() + start, dx.as<T>() + start, center.data(),
+                    of_dy.data(), of_x.data(), of_one.data());
     }
   });
 }

@@ -35,10 +35,10 @@ std::vector<WeightSpec> BatchNormOperator::weights(std::span<const Shape> inputs
           {.name = "running_variance", .shape = channels, .init = Init::ones, .decay = false, .trained = false}};
 }
 
-// Three statistics and two sums for each channel. An evaluation takes no sums.
+// Three statistics, and a center and two sums for each channel; in backward two sums. An evaluation takes no sums.
 HeldNumbers BatchNormOperator::numbers(const Layout& x, int rank, bool training) const {
-  const Index channels = x.owned(rank).extent(1), sums = training ? 2 * channels : 0;
-  return {.forward = 3 * channels, .backward = sums, .work = sums};
+  const Index channels = x.owned(rank).extent(1);
+  return {.forward = 3 * channels, .backward = training ? 2 * channels : 0, .work = training ? 3 * channels : 0};
 }
 
 namespace {
@@ -81,7 +81,7 @@ AxisSet BatchNormOperator::statistics_axes(const Layout& x) const {
   return axes & all;
 }
 
-// mean[C@b] = sum over a, c of x[N@a C@b H@c] / count. The sums that the backward pass needs are already summed over
+// mean[C@b] = sum over a, c of x[N@a C@b H@c] / count, after the ranks have agreed on a number near it. The sums that the backward pass needs are already summed over
 // the statistics axes, so the gradients of scale and shift are not partial over these. They are partial over the other
 // axes that shard x.
 OperatorLayouts BatchNormOperator::layouts(const LayoutRequest& request) const {
@@ -99,13 +99,14 @@ OperatorLayouts BatchNormOperator::layouts(const LayoutRequest& request) const {
                           .w = {channels, channels, channels, channels},
                           .dw = {gradient, gradient, channels, channels}};
   if (!request.training) return layouts;
-  layouts.collectives.reserve(2);
-  const auto add = [&](Collective::When when, std::string role, AxisSet over) {
-    if (over != 0) layouts.collectives.push_back({when, std::move(role), over, channels, 2});
+  layouts.collectives.reserve(3);
+  const auto add = [&](Collective::When when, std::string role, AxisSet over, Index numbers) {
+    if (over != 0) layouts.collectives.push_back({when, std::move(role), over, channels, numbers});
   };
-  add(Collective::When::forward, "statistics forward", axes);
-  if (axes != all) add(Collective::When::forward, "running statistics", all);
-  add(Collective::When::backward, "statistics backward", axes);
+  add(Collective::When::forward, "statistics center", axes, 1);
+  add(Collective::When::forward, "statistics forward", axes, 2);
+  if (axes != all) add(Collective::When::forward, "running statistics", all, 2);
+  add(Collective::When::backward, "statistics backward", axes, 2);
   return layouts;
 }
 

@@ -229,12 +229,14 @@ TEST_P(Functors, RowsOfManyChannels) {
         const auto numbers = [&](Index count) {
           return norm_numbers(x, count, parts, x.extent('C'), MemoryClass::workspace);
         };
-        const Tensor moments = numbers(2), statistics = numbers(3), gradients = numbers(2), db = shift.like(vector);
+        const Tensor centers = numbers(1), moments = numbers(2), statistics = numbers(3), gradients = numbers(2),
+                     db = shift.like(vector);
         const Tensor y = copy_of(x), z = x.like(box), dx = x.like(box), more = copy_of(x);
         backend->bias_forward(shift, y, {});
         backend->bias_backward(dy, db, Write::over, {});
-        backend->channel_sums(x, moments, {});
-        backend->norm_statistics(moments, samples * points / parts, 1e-3, statistics, {});
+        backend->channel_centers(x, centers, {});
+        backend->channel_sums(x, centers, moments, {});
+        backend->norm_statistics(moments, centers, samples * points / parts, 1e-3, statistics, {});
         backend->norm_forward(x, statistics, scale, shift, z, {});
         backend->channel_gradient_sums(x, dy, statistics, gradients, {});
         backend->norm_backward(x, dy, statistics, gradients, false, scale, samples * points / parts, dx, {});

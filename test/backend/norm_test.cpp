@@ -1,7 +1,10 @@
 #include "test/support/functors.hpp"
 #include "test/support/naive.hpp"
+#include "test/support/norm_oracle.hpp"
 
 #include <gtest/gtest.h>
+
+#include <numeric>
 
 namespace partita {
 namespace {
@@ -69,7 +72,8 @@ TEST_P(Norm, SumsAreThoseOfEachPartAndChannel) {
         const auto dims = names[static_cast<std::size_t>(box.dims())];
         const Tensor x = random.tensor(GetParam(), dims, box), dy = random.tensor(GetParam(), dims, box);
         for (const Index groups : groups_of(channels)) {
-          const Tensor statistics = drawn_numbers(random, x, 3, parts, groups);
+          const Tensor statistics = drawn_numbers(random, x, 3, parts, groups),
+                       centers = drawn_numbers(random, x, 1, parts, groups);
           const Tensor sums = norm_numbers(x, 2, parts, channels, MemoryClass::workspace),
                        gradient = sums.like(sums.box());
           const Tensor sum = sums.like(sums.box()), of_dy = sums.like(sums.box());
@@ -79,12 +83,13 @@ TEST_P(Norm, SumsAreThoseOfEachPartAndChannel) {
           };
           naive::for_elements(x, [&](const naive::At& at, Index i) {
             const double xhat = (x.get(i) - number(statistics, 0, at, box)) * number(statistics, 2, at, box);
-            add(sum, 0, at, x.get(i));
-            add(sum, 1, at, x.get(i) * x.get(i));
+            const double d = x.get(i) - number(centers, 0, at, box);
+            add(sum, 0, at, d);
+            add(sum, 1, at, d * d);
             add(of_dy, 0, at, dy.get(i));
             add(of_dy, 1, at, dy.get(i) * xhat);
           });
-          backend->channel_sums(x, sums, {});
+          backend->channel_sums(x, centers, sums, {});
           backend->channel_gradient_sums(x, dy, statistics, gradient, {});
           for (Index i = 0; i < sums.volume(); ++i) {
             EXPECT_NEAR(sums.get(i), sum.get(i), 1e-12);
@@ -92,6 +97,43 @@ TEST_P(Norm, SumsAreThoseOfEachPartAndChannel) {
           }
         }
       }
+  }
+}
+
+// Up to 16 elements: their mean, to the last bit if they are equal. More: a mean of some of them.
+TEST_P(Norm, CentersAreMeansOfElements) {
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(6);
+    for (const Box& box : boxes())
+      for (const Index parts : parts_of(box))
+        for (const Index groups : groups_of(box.extent(1))) {
+          SCOPED_TRACE(fmt::format("{} in {} parts and {} groups", box.print(), parts, groups));
+          const Tensor x = random.tensor(GetParam(), names[static_cast<std::size_t>(box.dims())], box);
+          const Tensor centers = norm_numbers(x, 1, parts, groups, MemoryClass::workspace), equal = x.like(box);
+          std::vector<std::vector<double>> values(static_cast<std::size_t>(centers.volume()));
+          naive::for_elements(x, [&](const naive::At& at, Index i) {
+            const Index part = parts == 1 ? 0 : at[0] - box[0].lo;
+            const Index group = (at[1] - box[1].lo) / (box.extent(1) / groups);
+            values[static_cast<std::size_t>(part * groups + group)].push_back(x.get(i));
+            equal.set(i, 1000.1 + static_cast<double>(part * groups + group));
+          });
+          backend->channel_centers(x, centers, {});
+          for (std::size_t k = 0; k < values.size(); ++k) {
+            const double found = centers.get(static_cast<Index>(k)), count = static_cast<double>(values[k].size());
+            if (values[k].empty()) {
+              EXPECT_EQ(found, -std::numeric_limits<double>::infinity());
+            } else if (values[k].size() <= 16) {
+              EXPECT_NEAR(found, std::accumulate(values[k].begin(), values[k].end(), 0.0) / count, 1e-14);
+            } else {
+              EXPECT_GT(found, *std::min_element(values[k].begin(), values[k].end()));
+              EXPECT_LT(found, *std::max_element(values[k].begin(), values[k].end()));
+            }
+          }
+          backend->channel_centers(equal, centers, {});
+          naive::for_elements(
+              equal, [&](const naive::At& at, Index i) { EXPECT_EQ(number(centers, 0, at, box), equal.get(i)); });
+        }
   }
 }
 
@@ -190,24 +232,26 @@ TEST(NormNumbers, GroupsAndPartsAddUp) {
   }
 }
 
-// The mean of squares may be below the square of the mean, by rounding; then the variance is 0.
+// The mean of d^2 may be below the square of the mean of d, by rounding; then the variance is 0.
 TEST(NormNumbers, StatisticsAreTheirFormulas) {
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
     const Tensor x = test::tensor(DType::f64, "NC", Box(Shape{{'N', 2}, {'C', 3}}));
     const Tensor sums = norm_numbers(x, 2, 2, 3, MemoryClass::workspace),
+                 centers = norm_numbers(x, 1, 2, 3, MemoryClass::workspace),
                  found = norm_numbers(x, 3, 2, 3, MemoryClass::workspace);
     const std::array first{6.0, 0.0, -3.0, 9.0, 3.0, 0.3}, second{18.0, 6.0, 3.0, 26.0, 3.0 - 1e-15, 12.0};
     for (Index i = 0; i < 6; ++i) {
       sums.set(i, first[static_cast<std::size_t>(i)]);
       sums.set(i + 6, second[static_cast<std::size_t>(i)]);
+      centers.set(i, static_cast<double>(i) - 2);
     }
     for (const Index count : {3, 0}) {
-      backend->norm_statistics(sums, count, 0.25, found, {});
+      backend->norm_statistics(sums, centers, count, 0.25, found, {});
       for (Index i = 0; i < 6; ++i) {
-        const double mean = count == 0 ? 0 : first[static_cast<std::size_t>(i)] / 3;
-        const double variance = count == 0 ? 1 : std::max(second[static_cast<std::size_t>(i)] / 3 - mean * mean, 0.0);
-        EXPECT_DOUBLE_EQ(found.get(i), mean);
+        const double d = count == 0 ? 0 : first[static_cast<std::size_t>(i)] / 3;
+        const double variance = count == 0 ? 1 : std::max(second[static_cast<std::size_t>(i)] / 3 - d * d, 0.0);
+        EXPECT_DOUBLE_EQ(found.get(i), count == 0 ? 0 : centers.get(i) + d);
         EXPECT_NEAR(found.get(i + 6), variance, 1e-15);
         EXPECT_GE(found.get(i + 6), 0);
         EXPECT_NEAR(found.get(i + 12), 1 / std::sqrt(variance + 0.25), 1e-15);
@@ -241,9 +285,11 @@ TEST(NormNumbers, ThereMayBeNoChannels) {
     const Tensor x = test::tensor(DType::f32, "NCH", Box(Shape{{'N', 2}, {'C', 0}, {'H', 3}})), y = x.like(x.box());
     const Tensor none = test::tensor(DType::f32, "C", Box(Shape{{'C', 0}}));
     const Tensor sums = norm_numbers(x, 2, 1, 0, MemoryClass::workspace),
+                 centers = norm_numbers(x, 1, 1, 0, MemoryClass::workspace),
                  of = norm_numbers(x, 3, 1, 0, MemoryClass::workspace);
-    backend->channel_sums(x, sums, {});
-    backend->norm_statistics(sums, 6, 0.1, of, {});
+    backend->channel_centers(x, centers, {});
+    backend->channel_sums(x, centers, sums, {});
+    backend->norm_statistics(sums, centers, 6, 0.1, of, {});
     backend->norm_forward(x, of, none, none, y, {});
     backend->channel_gradient_sums(x, y, of, sums, {});
     backend->norm_backward(x, y, of, sums, false, none, 6, y, {});
@@ -257,11 +303,8 @@ struct BatchNorm {
   Tensor scale, shift, statistics;
 
   double loss(const Tensor& x, const Tensor& dy) {
-    const Index channels = x.extent('C');
-    const Tensor sums = norm_numbers(x, 2, 1, channels, MemoryClass::workspace), y = x.like(x.box());
-    statistics = norm_numbers(x, 3, 1, channels, MemoryClass::workspace);
-    backend.channel_sums(x, sums, {});
-    backend.norm_statistics(sums, x.volume() / channels, 1e-3, statistics, {});
+    const Tensor y = x.like(x.box());
+    statistics = test::statistics_of(backend, x, 1, x.extent('C'), 1e-3);
     backend.norm_forward(x, statistics, scale, shift, y, {});
     return dot(y, dy);
   }

@@ -115,9 +115,13 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "pool_backward", {dy, picked}, {dx});
     Kernels::pool_backward(pooling, dy, picked, dx, part, stream);
   }
-  void channel_sums(const Tensor& x, const Tensor& sums, Stream stream) override {
-    const Touching touching(*declared_, "channel_sums", {x}, {sums});
-    Kernels::channel_sums(x, sums, stream);
+  void channel_centers(const Tensor& x, const Tensor& centers, Stream stream) override {
+    const Touching touching(*declared_, "channel_centers", {x}, {centers});
+    Kernels::channel_centers(x, centers, stream);
+  }
+  void channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) override {
+    const Touching touching(*declared_, "channel_sums", {x, centers}, {sums});
+    Kernels::channel_sums(x, centers, sums, stream);
   }
   void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
                              Stream stream) override {
@@ -132,10 +136,10 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "add_parts", {sums}, {total});
     Kernels::add_parts(sums, s, total, stream);
   }
-  void norm_statistics(const Tensor& sums, Index count, double epsilon, const Tensor& statistics,
+  void norm_statistics(const Tensor& sums, const Tensor& centers, Index count, double epsilon, const Tensor& statistics,
                        Stream stream) override {
-    const Touching touching(*declared_, "norm_statistics", {sums}, {statistics});
-    Kernels::norm_statistics(sums, count, epsilon, statistics, stream);
+    const Touching touching(*declared_, "norm_statistics", {sums, centers}, {statistics});
+    Kernels::norm_statistics(sums, centers, count, epsilon, statistics, stream);
   }
   void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
                         Stream stream) override {

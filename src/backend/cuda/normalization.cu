@@ -4,6 +4,7 @@
 namespace partita {
 
 #define PARTITA_NORMALIZATION(T)                      \
+  PARTITA_EACH(ChannelCenters<T>)                     \
   PARTITA_COLUMNS(2, ChannelMoments<T>, KeepNumbers)  \
   PARTITA_COLUMNS(2, GradientMoments<T>, KeepNumbers) \
   PARTITA_EACH(GroupChannels<T>)                      \

@@ -42,12 +42,13 @@ class FunctorBackend : public Backend {
                      Stream stream) override;
 
   // normalization.hpp
-  void channel_sums(const Tensor& x, const Tensor& sums, Stream stream) override;
+  void channel_centers(const Tensor& x, const Tensor& centers, Stream stream) override;
+  void channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) override;
   void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
                              Stream stream) override;
   void group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) override;
   void add_parts(const Tensor& sums, Index s, const Tensor& total, Stream stream) override;
-  void norm_statistics(const Tensor& sums, Index count, double epsilon, const Tensor& statistics,
+  void norm_statistics(const Tensor& sums, const Tensor& centers, Index count, double epsilon, const Tensor& statistics,
                        Stream stream) override;
   void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
                         Stream stream) override;

@@ -5,6 +5,8 @@
 #include "src/backend/functor_backend/functor_backend.hpp"
 #include "src/backend/functors/normalization.hpp"
 
+#include <algorithm>
+
 namespace partita {
 
 inline NormNumbers numbers_in(const Tensor& tensor, Index count) {
@@ -30,13 +32,27 @@ inline NormParts parts_of(const Tensor& x, const NormNumbers& numbers) {
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::channel_sums(const Tensor& x, const Tensor& sums, Stream stream) {
-  const NormNumbers to = numbers_in(sums, 2);
-  const Stack size = parts_of(x, to).size;
-  require(to.channels == size.columns, "there must be one sum per channel");
+void FunctorBackend<Launcher>::channel_centers(const Tensor& x, const Tensor& centers, Stream stream) {
+  const NormNumbers to = numbers_in(centers, 1);
+  const NormParts parts = parts_of(x, to);
+  const Index elements = parts.size.rows * parts.a_group, samples = std::min(elements, center_samples);
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.template reduce_columns<double, 2>(size, ChannelMoments<T>{{device_data<T>(x)}}, KeepNumbers{to}, stream);
+    launch_.for_each(to.parts, to.channels,
+                     ChannelCenters<T>{device_data<T>(x), parts.size, to, parts.a_group, samples, elements}, stream);
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) {
+  const NormNumbers to = numbers_in(sums, 2), of = numbers_in(centers, 1);
+  const NormParts parts = parts_of(x, of);
+  require(to.channels == parts.size.columns && to.parts == parts.size.parts,
+          "there must be one sum per part and channel");
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.template reduce_columns<double, 2>(parts.size, ChannelMoments<T>{{device_data<T>(x)}, of, parts.a_group},
+                                               KeepNumbers{to}, stream);
   });
 }
 
@@ -82,11 +98,12 @@ void FunctorBackend<Launcher>::add_parts(const Tensor& sums, Index s, const Tens
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::norm_statistics(const Tensor& sums, Index count, double epsilon,
+void FunctorBackend<Launcher>::norm_statistics(const Tensor& sums, const Tensor& centers, Index count, double epsilon,
                                                const Tensor& statistics, Stream stream) {
-  const NormNumbers from = numbers_in(sums, 2), to = numbers_in(statistics, 3);
-  require(from.parts == to.parts && from.channels == to.channels, "sums and statistics must be of the same channels");
-  launch_.for_each(to.parts, to.channels, NormStatistics{from, to, static_cast<double>(count), epsilon}, stream);
+  const NormNumbers from = numbers_in(sums, 2), about = numbers_in(centers, 1), to = numbers_in(statistics, 3);
+  for (const NormNumbers& of : {from, about})
+    require(of.parts == to.parts && of.channels == to.channels, "sums and statistics must be of the same channels");
+  launch_.for_each(to.parts, to.channels, NormStatistics{from, about, to, static_cast<double>(count), epsilon}, stream);
 }
 
 template <class Launcher>

@@ -1,9 +1,11 @@
 #pragma once
 
 #include "partita/base/accumulator.hpp"
+#include "src/backend/functors/center_of.hpp"
 #include "src/backend/functors/launcher.hpp"
 
 #include <cmath>
+#include <limits>
 
 namespace partita {
 
@@ -21,14 +23,38 @@ PARTITA_HOST_DEVICE inline Index group_of(Index channel, Index a_group) {
   return a_group == 1 ? channel : channel / a_group;
 }
 
-/// x and x^2
+/// A number near the mean of a part and group, from a few of its elements.
+template <class T>
+struct ChannelCenters {
+  const T* x;
+  Stack size;
+  NormNumbers to;
+  Index a_group, samples, elements;  // channels of a group; the elements of a part and group
+  PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
+    if (samples == 0) {
+      to(0, part, g) = -std::numeric_limits<double>::infinity();
+      return;
+    }
+    const auto first = static_cast<double>(x[size.offset(part, 0, g * a_group)]);
+    double sum = 0;
+    for (Index k = 0; k < samples; ++k) {
+      const Index i = k * elements / samples, row = group_of(i, a_group);
+      sum += static_cast<double>(x[size.offset(part, row, g * a_group + i - row * a_group)]) - first;
+    }
+    to(0, part, g) = first + sum / static_cast<double>(samples);
+  }
+};
+
+/// d and d^2, with d = x - center
 template <class T>
 struct ChannelMoments {
   Inputs<T> in;  // x
-  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*c*/) const {
-    return [](Index /*row*/, T x) {
-      const auto value = static_cast<double>(x);
-      return Sums<double, 2>{{value, value * value}};
+  NormNumbers centers;
+  Index a_group;  // channels of a group
+  PARTITA_HOST_DEVICE auto column(Index part, Index c) const {
+    return [center = centers(0, part, group_of(c, a_group))](Index /*row*/, T x) {
+      const double d = static_cast<double>(x) - center;
+      return Sums<double, 2>{{d, d * d}};
     };
   }
 };
@@ -83,14 +109,15 @@ struct AddParts {
   }
 };
 
+/// From sums of d and d^2, with d = x - center.
 struct NormStatistics {
-  NormNumbers from, to;
+  NormNumbers from, centers, to;
   double count, epsilon;
   PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
-    const double mean = count > 0 ? from(0, part, g) / count : 0;
-    const double spread = count > 0 ? from(1, part, g) / count - mean * mean : 1;
+    const double d = count > 0 ? from(0, part, g) / count : 0;
+    const double spread = count > 0 ? from(1, part, g) / count - d * d : 1;
     const double variance = spread < 0 ? 0 : spread;  // rounding may leave less than 0; NaN stays
-    to(0, part, g) = mean;
+    to(0, part, g) = count > 0 ? centers(0, part, g) + d : 0;
     to(1, part, g) = variance;
     to(2, part, g) = 1 / std::sqrt(variance + epsilon);
   }
@@ -108,7 +135,8 @@ struct GivenStatistics {
   }
 };
 
-/// Sorted by x: y = factor * x + offset
+/// y = factor * (x - center) + offset. The center is the mean, as far as the type of sums holds it; the rest of the mean
+/// goes into the offset (docs/decisions/032-stable-normalization.md).
 template <class T>
 struct NormForward {
   using A = Accumulator<T>;
@@ -119,15 +147,15 @@ struct NormForward {
   const T *scale, *shift;
   PARTITA_HOST_DEVICE auto column(Index part, Index c) const {
     const Index g = group_of(c, a_group);
-    const double factor = static_cast<double>(scale[c]) * statistics(2, part, g);
-    const double offset = static_cast<double>(shift[c]) - statistics(0, part, g) * factor;
-    return [factor = static_cast<A>(factor), offset = static_cast<A>(offset)](Index /*row*/, T x) {
-      return static_cast<T>(factor * static_cast<A>(x) + offset);
-    };
+    const double factor = static_cast<double>(scale[c]) * statistics(2, part, g), mean = statistics(0, part, g);
+    const double center = center_of<A>(mean);
+    const double offset = static_cast<double>(shift[c]) - (mean - center) * factor;
+    return [factor = static_cast<A>(factor), offset = static_cast<A>(offset), center = static_cast<A>(center)](
+               Index /*row*/, T x) { return static_cast<T>(factor * (static_cast<A>(x) - center) + offset); };
   }
 };
 
-/// Sorted by dy and x: dx = a * dy + b * x + c
+/// dx = a * dy + b * (x - center) + c, with the center of NormForward
 template <class T>
 struct NormBackward {
   using A = Accumulator<T>;
@@ -142,9 +170,11 @@ struct NormBackward {
     const Index g = group_of(channel, a_group);
     const double r = statistics(2, part, g), a = static_cast<double>(scale[channel]) * r, of_sums = scaled ? r : a;
     const double b = -of_sums * r * sums(1, part, g) / count;
-    const double c = -of_sums * sums(0, part, g) / count - b * statistics(0, part, g);
-    return [a = static_cast<A>(a), b = static_cast<A>(b), c = static_cast<A>(c)](Index /*row*/, T x, T dy) {
-      return static_cast<T>(a * static_cast<A>(dy) + b * static_cast<A>(x) + c);
+    const double center = center_of<A>(statistics(0, part, g));
+    const double c = -of_sums * sums(0, part, g) / count - b * (statistics(0, part, g) - center);
+    return [a = static_cast<A>(a), b = static_cast<A>(b), c = static_cast<A>(c), center = static_cast<A>(center)](
+               Index /*row*/, T x, T dy) {
+      return static_cast<T>(a * static_cast<A>(dy) + b * (static_cast<A>(x) - center) + c);
     };
   }
 };

@@ -1,3 +1,4 @@
+#include "partita/distconv/norm.hpp"
 #include "partita/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
 
@@ -25,21 +26,28 @@ class GroupNormKernel final : public Kernel {
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     auto& backend = call.rank.backend;
+    const Stream stream = call.rank.stream;
     auto& saved = state<State>(call);
+    Communicator* const ranks = space_ == 0 ? nullptr : &call.grid.along(space_);
     saved.x = x[0];
-    const Tensor sums = norm_numbers(x[0], 2, samples_, channels_, MemoryClass::workspace);
-    backend.channel_sums(x[0], sums, call.rank.stream);
-    const Tensor grouped = over_groups(call, "statistics forward", sums, {}, MemoryClass::workspace);
-    saved.statistics = norm_numbers(x[0], 3, samples_, groups_, MemoryClass::activations);
-    backend.norm_statistics(grouped, count_, epsilon_, saved.statistics, call.rank.stream);
-    backend.norm_forward(x[0], saved.statistics, call.w[0], call.w[1], y, call.rank.stream);
+    call.label("statistics center");
+    const Tensor centers = norm_centers(backend, ranks, x[0], samples_, groups_, stream);
+    call.label("statistics forward");
+    saved.statistics = norm_statistics(backend, ranks, x[0], centers, count_, epsilon_, stream);
+    backend.norm_forward(x[0], saved.statistics, call.w[0], call.w[1], y, stream);
   }
 
   void start_backward(const KernelCall& call, const Tensor& dy) const override {
     auto& saved = state<State>(call);
     saved.sums = norm_numbers(saved.x, 2, samples_, channels_, MemoryClass::activations);
+    saved.grouped = norm_numbers(saved.x, 2, samples_, groups_, MemoryClass::activations);
     call.rank.backend.channel_gradient_sums(saved.x, dy, saved.statistics, saved.sums, call.rank.stream);
-    saved.grouped = over_groups(call, "statistics backward", saved.sums, call.w[0], MemoryClass::activations);
+    call.rank.backend.group_channels(saved.sums, call.w[0], saved.grouped, call.rank.stream);
+    call.label("statistics backward");
+    if (space_ != 0 && saved.grouped.volume() > 0)
+      call.grid.along(space_)
+          .all_reduce(saved.grouped.data(), saved.grouped.volume(), DType::f64, ReduceOp::sum, call.rank.stream)
+          .wait(call.rank.stream);
   }
 
   void backward_filter(const KernelCall& call, const Tensor& /*dy*/) const override {
@@ -58,20 +66,6 @@ class GroupNormKernel final : public Kernel {
   struct State final : Saved {
     Tensor x, statistics, sums, grouped;
   };
-
-  /// Adds the channels of each group, times `scale` if there is one, and sums over the ranks that share the group's
-  /// spatial positions.
-  Tensor over_groups(const KernelCall& call, std::string_view role, const Tensor& sums, const Tensor& scale,
-                     MemoryClass memory) const {
-    const Tensor grouped = norm_numbers(sums, 2, samples_, groups_, memory);
-    call.rank.backend.group_channels(sums, scale, grouped, call.rank.stream);
-    call.label(role);
-    if (space_ != 0 && grouped.volume() > 0)
-      call.grid.along(space_)
-          .all_reduce(grouped.data(), grouped.volume(), grouped.dtype(), ReduceOp::sum, call.rank.stream)
-          .wait(call.rank.stream);
-    return grouped;
-  }
 
   double epsilon_;
   AxisSet space_ = 0;

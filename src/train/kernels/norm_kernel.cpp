@@ -24,9 +24,12 @@ class NormKernel final : public Kernel {
     const Stream stream = call.rank.stream;
     auto& saved = state<State>(call);
     if (call.training) {
-      call.label("statistics forward");
+      Communicator* const ranks = along(call, axes_);
       saved.x = x[0];
-      saved.statistics = batch_statistics(backend, along(call, axes_), x[0], count_, norm_.epsilon, stream);
+      call.label("statistics center");
+      const Tensor centers = norm_centers(backend, ranks, x[0], 1, x[0].extent('C'), stream);
+      call.label("statistics forward");
+      saved.statistics = norm_statistics(backend, ranks, x[0], centers, count_, norm_.epsilon, stream);
       update_running(call, saved.statistics);
     } else {
       saved.statistics = norm_numbers(x[0], 3, 1, x[0].extent('C'), MemoryClass::activations);

@@ -1,0 +1,143 @@
+// A large mean costs no accuracy: the kernels of a normalization against two passes in long double.
+#include "partita/base/philox.hpp"
+#include "test/support/functors.hpp"
+#include "test/support/norm_oracle.hpp"
+
+#include <gtest/gtest.h>
+
+namespace partita::test {
+namespace {
+
+constexpr double epsilon = 1e-5;
+
+/// All backends that compute in a type.
+std::vector<std::unique_ptr<Backend>> backends_of(DType dtype) {
+  auto all = all_types();
+  if (dtype == DType::f32 && !onednn_version().empty()) all.push_back(make_onednn_backend(1));
+  return all;
+}
+
+/// The memory of a tensor [N C H] is N H C.
+struct Part {
+  Part(DType type, const NormShape& of)
+      : shape(of), dtype(type), box(Shape{{'N', of.samples}, {'C', of.channels}, {'H', of.points}}) {}
+  Tensor tensor() const { return Tensor(dtype, "NCH", box); }
+  Tensor channels() const { return Tensor(dtype, "C", Box(Shape{{'C', shape.channels}})); }
+  /// Sets each element to f(number in the order N C H). Returns what the type made of it.
+  template <class F>
+  NormOracle::Values fill(const Tensor& to, F&& f) const {
+    NormOracle::Values values(static_cast<std::size_t>(to.volume()));
+    for (Index i = 0; i < to.volume(); ++i) {
+      const Index at = to.box().dims() == 1 ? i : place(i);
+      to.set(at, f(i));
+      values[static_cast<std::size_t>(i)] = to.get(at);
+    }
+    return values;
+  }
+  /// The place in memory of the element i in the order N C H.
+  Index place(Index i) const {
+    const Index n = i / (shape.points * shape.channels), h = i % shape.points;
+    return (n * shape.points + h) * shape.channels + shape.channel(i);
+  }
+
+  NormShape shape;
+  DType dtype;
+  Box box;
+};
+
+/// Compares forward and backward with the oracle, for x = value(i).
+template <class F>
+void expect_as_two_passes(Backend& backend, const Part& part, F&& value) {
+  const Tensor x = part.tensor(), dy = part.tensor(), y = part.tensor(), dx = part.tensor(), scale = part.channels(),
+               shift = part.channels();
+  const auto of_x = part.fill(x, value), of_dy = part.fill(dy, [](Index i) { return Random(2, 1).normal(i); });
+  const auto of_scale = part.fill(scale, [](Index c) { return 1 + 0.1 * static_cast<double>(c); }),
+             of_shift = part.fill(shift, [](Index c) { return 0.2 * static_cast<double>(c) - 0.3; });
+  const NormShape& shape = part.shape;
+  const NormOracle right(shape, of_x, of_dy, of_scale, of_shift, epsilon);
+  const Tensor statistics = statistics_of(backend, x, shape.parts, shape.groups, epsilon);
+  const Tensor sums = norm_numbers(x, 2, shape.parts, shape.channels, MemoryClass::workspace),
+               grouped = norm_numbers(x, 2, shape.parts, shape.groups, MemoryClass::workspace);
+  backend.norm_forward(x, statistics, scale, shift, y, {});
+  backend.channel_gradient_sums(x, dy, statistics, sums, {});
+  backend.group_channels(sums, scale, grouped, {});
+  backend.norm_backward(x, dy, statistics, grouped, true, scale, shape.volume() / (shape.parts * shape.groups), dx, {});
+  for (Index i = 0; i < shape.volume(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const bool wide = part.dtype == DType::f64;
+    ASSERT_NEAR(y.get(part.place(i)), static_cast<double>(right.y[at]), wide ? 1e-9 : right.y_bound(at)) << i;
+    ASSERT_NEAR(dx.get(part.place(i)), static_cast<double>(right.dx[at]), wide ? 1e-9 : right.dx_bound(at)) << i;
+  }
+  for (Index c = 0; c < shape.channels; ++c) {
+    double dscale = 0;
+    for (Index n = 0; n < shape.parts; ++n) dscale += sums.at({1, n, c});
+    ASSERT_NEAR(dscale, static_cast<double>(right.dscale[static_cast<std::size_t>(c)]), 1e-8) << c;
+  }
+}
+
+const std::vector<NormShape>& shapes() {
+  static const std::vector<NormShape> all{
+      {.samples = 3, .channels = 5, .points = 7, .parts = 1, .groups = 5},   // batch
+      {.samples = 2, .channels = 6, .points = 9, .parts = 2, .groups = 3},   // group
+      {.samples = 3, .channels = 4, .points = 11, .parts = 3, .groups = 1},  // layer
+      {.samples = 2, .channels = 3, .points = 17, .parts = 2, .groups = 3},  // instance
+      {.samples = 4, .channels = 8, .points = 700, .parts = 1, .groups = 8},
+      {.samples = 1, .channels = 1, .points = 4099, .parts = 1, .groups = 1},
+      {.samples = 1, .channels = 2, .points = 1, .parts = 1, .groups = 2},  // one element
+  };
+  return all;
+}
+
+/// Calls f(backend, part) for all backends, types and shapes.
+template <class F>
+void on_all(std::initializer_list<DType> dtypes, F&& f) {
+  for (const DType dtype : dtypes)
+    for (const auto& backend : backends_of(dtype))
+      for (const NormShape& shape : shapes()) {
+        SCOPED_TRACE(fmt::format("{} {} [{} {} {}] in {} parts of {} groups", backend->name(), name(dtype),
+                                 shape.samples, shape.channels, shape.points, shape.parts, shape.groups));
+        f(*backend, Part(dtype, shape));
+      }
+}
+
+TEST(NormMean, ALargeOneCostsNoAccuracy) {
+  on_all({DType::f64, DType::f32}, [](Backend& backend, const Part& part) {
+    for (const auto& [mean, deviation] : {std::pair{0.0, 1.0}, {1e4, 1.0}, {-1e6, 1.0}, {3e4, 0.5}, {1e9, 1e3}}) {
+      SCOPED_TRACE(fmt::format("mean {:g}, deviation {:g}", mean, deviation));
+      expect_as_two_passes(backend, part,
+                           [m = mean, d = deviation](Index i) { return m + d * Random(1, 1).normal(i); });
+    }
+  });
+}
+
+// The elements from which a center comes may be far from all others.
+TEST(NormMean, NorDoesAFirstElementFarAway) {
+  on_all({DType::f64, DType::f32}, [](Backend& backend, const Part& part) {
+    for (const Index first : {Index(1), Index(3)})
+      expect_as_two_passes(backend, part,
+                           [&](Index i) { return (i % part.shape.points < first ? 0 : 1e6) + Random(1, 1).normal(i); });
+  });
+}
+
+// In every type, y is the shift to the last bit.
+TEST(NormMean, EqualElementsGiveTheShift) {
+  on_all({DType::f64, DType::f32, DType::bf16, DType::f16}, [](Backend& backend, const Part& part) {
+    for (const double value : {1000.1, -1e4, part.dtype == DType::f16 ? 6e4 : 1e10, 1.0 / 3, 0.0}) {
+      const Tensor x = part.tensor(), y = part.tensor(), scale = part.channels(), shift = part.channels();
+      part.fill(x, [&](Index) { return value; });
+      part.fill(scale, [](Index c) { return 1 + 0.1 * static_cast<double>(c); });
+      part.fill(shift, [](Index c) { return 0.2 * static_cast<double>(c) - 0.3; });
+      const Tensor statistics = statistics_of(backend, x, part.shape.parts, part.shape.groups, epsilon);
+      for (Index i = 0; i < norm_number(statistics, 0).volume(); ++i) {
+        ASSERT_EQ(norm_number(statistics, 0).get(i), x.get(0));
+        ASSERT_EQ(norm_number(statistics, 1).get(i), 0);
+      }
+      backend.norm_forward(x, statistics, scale, shift, y, {});
+      for (Index i = 0; i < part.shape.volume(); ++i)
+        ASSERT_EQ(y.get(part.place(i)), shift.get(part.shape.channel(i))) << value;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace partita::test
