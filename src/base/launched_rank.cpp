@@ -1,26 +1,61 @@
 #include "partita/base/launched_rank.hpp"
 
-#include <algorithm>
+#include "partita/base/plain_text.hpp"
+
+#include <array>
 #include <cstdlib>
 
 namespace partita {
 
+namespace {
+
+/// The variables in which a launcher tells a process its number, and how many processes it has started.
+struct Variables {
+  const char *rank, *size;  // size: null if the launcher does not tell
+};
+/// Those of MPI.
+constexpr std::array<Variables, 4> launchers{{{"PMI_RANK", "PMI_SIZE"},
+                                              {"PMI_ID", "PMI_SIZE"},
+                                              {"PMIX_RANK", "PMIX_SIZE"},
+                                              {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}}};
+/// Those of batch systems. The script of a batch job may also have a number. srun sets the last two for a step alone.
+constexpr std::array<Variables, 3> systems{
+    {{"PALS_RANKID", nullptr}, {"FLUX_TASK_RANK", "FLUX_JOB_SIZE"}, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}}};
+
+/// Returns the value of a variable as a whole number; 0 if it is not set, or not a number.
+int number_of(const char* variable) {
+  const char* text = variable == nullptr ? nullptr : std::getenv(variable);
+  return text == nullptr ? 0 : parse_number<int>(text).value_or(0);
+}
+
+}  // namespace
+
 const char* launched_rank() {
-  for (const char* variable : {"PMI_RANK", "PMI_ID", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"})
-    if (const char* rank = std::getenv(variable); rank != nullptr) return rank;
+  for (const auto& launcher : launchers)
+    if (const char* rank = std::getenv(launcher.rank); rank != nullptr) return rank;
   return nullptr;
 }
 
 const char* launched_process() {
-  const char* rank = launched_rank();
-  return rank != nullptr ? rank : std::getenv("SLURM_PROCID");
+  if (const char* rank = launched_rank(); rank != nullptr) return rank;
+  for (const auto& system : systems)
+    if (const char* rank = std::getenv(system.rank); rank != nullptr) return rank;
+  return nullptr;
 }
 
-int launched_processes() {
-  for (const char* variable : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})
-    if (const char* text = std::getenv(variable); text != nullptr) return std::max(std::atoi(text), 1);
-  const char* rank = launched_rank();
-  return rank == nullptr ? 1 : std::atoi(rank) + 1;
+LaunchedProcesses launched_processes() {
+  for (const auto& launcher : launchers)  // mpiexec may run in a step of Slurm, so its number counts
+    if (const int size = number_of(launcher.size); size > 0) return {size, launcher.size};
+  LaunchedProcesses found{1, ""};
+  const auto at_least = [&](int number, const char* variable) {
+    if (number > found.number) found = {number, variable};
+  };
+  for (const auto& launcher : launchers)
+    if (std::getenv(launcher.rank) != nullptr) at_least(number_of(launcher.rank) + 1, launcher.rank);
+  for (const auto& system : systems)
+    if (std::getenv(system.rank) != nullptr) at_least(number_of(system.size), system.size);
+  if (std::getenv("PALS_RANKID") != nullptr) at_least(number_of("PALS_RANKID") + 1, "PALS_RANKID");
+  return found;
 }
 
 }  // namespace partita

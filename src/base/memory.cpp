@@ -1,13 +1,13 @@
 #include "partita/base/memory.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/host.hpp"
 
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <numeric>
 
 namespace partita {
@@ -27,22 +27,15 @@ std::uint64_t hash_of(const void* address) {
   return h ^ (h >> 31U);
 }
 
-/// Returns a row of a file in /proc in bytes, e.g. "VmSize" of /proc/self/status; -1 if there is no such row.
-Index proc_bytes(const char* file, std::string_view row) {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with(row) && line.size() > row.size() && line[row.size()] == ':')
-      return std::strtoll(line.c_str() + row.size() + 1, nullptr, 10) * 1024;
-  return -1;
-}
-
 }  // namespace
 
 std::string machine_memory_left() {
-  std::string text = fmt::format(
-      "this process holds {} in {} of addresses, and the machine has {} of {} left",
-      print_bytes(proc_bytes("/proc/self/status", "VmRSS")), print_bytes(proc_bytes("/proc/self/status", "VmSize")),
-      print_bytes(proc_bytes("/proc/meminfo", "MemAvailable")), print_bytes(proc_bytes("/proc/meminfo", "MemTotal")));
+  const auto shown = [](const char* file, std::string_view row) {
+    return print_bytes(proc_bytes(file, row).value_or(-1));
+  };
+  std::string text = fmt::format("this process holds {} in {} of addresses, and the machine has {} of {} left",
+                                 shown("/proc/self/status", "VmRSS"), shown("/proc/self/status", "VmSize"),
+                                 shown("/proc/meminfo", "MemAvailable"), shown("/proc/meminfo", "MemTotal"));
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     text += fmt::format("; its limit is {} of addresses (ulimit -v)", print_bytes(static_cast<Index>(limit.rlim_cur)));

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -44,8 +45,8 @@ Process look_at(pid_t process) {
   std::strncpy(found.name.data(), open_bracket + 1, found.name.size() - 1);
   const char state = close_bracket[2];
   std::array<long, 6> numbers{};  // from the parent to the flags
-  char* at = close_bracket + 3;
-  for (long& number : numbers) number = std::strtol(at, &at, 10);
+  const char *at = close_bracket + 3, *const end = text.data() + length;
+  for (long& number : numbers) at = std::from_chars(std::min(at + 1, end), end, number).ptr;
   // A process that ends closes its connections, on which others may end too, before its state says that it is dead.
   constexpr long exiting = 4;  // PF_EXITING of Linux
   found.alive = state != 'Z' && state != 'X' && (numbers.back() & exiting) == 0;

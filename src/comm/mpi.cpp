@@ -1,5 +1,6 @@
 #include "partita/comm/mpi.hpp"
 
+#include "partita/base/plain_text.hpp"
 #include "partita/base/speaker.hpp"
 #include "src/comm/mpi_communicator.hpp"
 #include "src/comm/patience.hpp"
@@ -24,7 +25,8 @@ namespace {
 /// Returns how many ranks the launcher starts on this node; 1 if it does not say.
 Index ranks_on_node() {
   for (const char* variable : {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE"})
-    if (const char* text = std::getenv(variable); text != nullptr) return std::max(std::atol(text), 1L);
+    if (const char* text = std::getenv(variable); text != nullptr)
+      return std::max<Index>(parse_number<Index>(text).value_or(1), 1);
   return 1;
 }
 

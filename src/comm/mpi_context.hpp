@@ -5,6 +5,7 @@
 #include "src/comm/watchdog.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/host.hpp"
 #include "src/comm/textbook/textbook.hpp"
 
 #include <mpi.h>
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -46,14 +48,13 @@ struct Node {
     int ranks = 0, all = 0;
     MPI_Comm_size(node, &ranks);
     MPI_Comm_size(world, &all);
-    cpu_set_t mine;
-    CPU_ZERO(&mine);
-    sched_getaffinity(0, sizeof mine, &mine);
-    std::vector<cpu_set_t> masks(static_cast<std::size_t>(ranks));
-    check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, masks.data(), sizeof mine, MPI_BYTE, node), "MPI_Allgather");
+    std::vector<std::uint8_t> cores = allowed_core_bits();
+    auto bytes = static_cast<int>(cores.size());
+    check(MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_INT, MPI_MAX, node), "MPI_Allreduce");
+    cores.resize(static_cast<std::size_t>(bytes));
+    check(MPI_Allreduce(MPI_IN_PLACE, cores.data(), bytes, MPI_UINT8_T, MPI_BOR, node), "MPI_Allreduce");
     check(MPI_Comm_free(&node), "MPI_Comm_free");
-    for (const auto& mask : masks) CPU_OR(&mine, &mine, &mask);
-    oversubscribed = ranks > CPU_COUNT(&mine);
+    oversubscribed = ranks > std::max(count_bits(cores), 1);
     whole_world = ranks == all;
   }
 };

@@ -1,5 +1,6 @@
 #include "partita/comm/thread_ranks.hpp"
 
+#include "partita/base/host.hpp"
 #include "partita/comm/peer_failed.hpp"
 #include "partita/comm/threads.hpp"
 #include "src/comm/backoff.hpp"
@@ -168,11 +169,7 @@ class ThreadRanks : public Communicator {
 };
 
 /// True if the process may use fewer cores than `ranks`.
-bool oversubscribed(int ranks) {
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  return sched_getaffinity(0, sizeof mine, &mine) == 0 && ranks > CPU_COUNT(&mine);
-}
+bool oversubscribed(int ranks) { return ranks > allowed_cores(); }
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 #include "src/comm/witness.hpp"
 
+#include "partita/comm/ucx_signals.hpp"
 #include "src/comm/patience.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -16,7 +16,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -47,16 +46,6 @@ void watch_signals(std::atomic<int>& asked) {
     struct sigaction now {};
     if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(signal, note_signal);
   }
-}
-
-/// Lets a fault end its rank at once. UCX, which MPICH may use, prints a backtrace in the signal handler first. That
-/// allocates memory, and it waits forever for the lock of the allocator if the thread held that lock when the fault
-/// came. A user who wants the backtrace sets one of UCX's environment variables.
-void disable_ucx_fault_handlers() {
-  if (std::getenv("UCX_HANDLE_ERRORS") != nullptr || std::getenv("UCX_ERROR_SIGNALS") != nullptr) return;
-  const auto disable = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "ucs_debug_disable_signal"));
-  if (disable == nullptr) return;  // no UCX in this process
-  for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) disable(signal);
 }
 
 /// Returns a socket to the first caller among the processes of a job, and -1 to all others. It binds an abstract socket
@@ -140,7 +129,7 @@ void Witness::watch(Shared& rank, pid_t process, const Launcher& launcher, int l
 }
 
 Witness::Witness() {
-  disable_ucx_fault_handlers();
+  give_back_ucx_signals();
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return;  // the job also runs without a witness
   shared_ = new (memory) Shared;

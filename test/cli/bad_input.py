@@ -24,7 +24,8 @@ def files(folder):
 
 
 def expect(name, ranks, arguments, *patterns, prepare=lambda folder: None, verb="train"):
-    """Runs `partita VERB` in a new folder. It must print exactly one error line, and that must match all patterns."""
+    """Runs `partita VERB` in a new folder. It must print exactly one error line, and that must match all patterns. A
+    verb that needs no ranks prints it on each."""
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder)
         before = files(folder)
@@ -36,7 +37,8 @@ def expect(name, ranks, arguments, *patterns, prepare=lambda folder: None, verb=
         problems = []
         if result.returncode != 2:
             problems.append(f"exit status {result.returncode}")
-        if len(lines) != 1:
+        count = 1 if verb in ("train", "evaluate", "calibrate") else ranks
+        if len(lines) != count or len(set(lines)) != 1:
             problems.append(f"{len(lines)} lines on standard error")
         problems += [f"no '{p}'" for p in patterns if not lines or not re.search(p, lines[0])]
         if files(folder) != before:

@@ -44,7 +44,45 @@ def text(path):
         return file.read()
 
 
+def limited_group():
+    """A control group that may use half a core, as of `docker run --cpus 0.5`. None if this user cannot make one."""
+    for root, files in (("/sys/fs/cgroup/cpu", {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "50000"}),
+                        ("/sys/fs/cgroup/cpu,cpuacct", {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "50000"}),
+                        ("/sys/fs/cgroup", {"cpu.max": "50000 100000"})):
+        group = os.path.join(root, f"partita-test-{os.getpid()}")
+        try:
+            os.mkdir(group)
+        except OSError:
+            continue
+        try:
+            for name, value in files.items():
+                with open(os.path.join(group, name), "w", encoding="utf-8") as file:
+                    file.write(value)
+            return group
+        except OSError:
+            os.rmdir(group)
+    return None
+
+
+def test_quota(group):
+    """Processes that the kernel stops while they measure."""
+    words = [LAUNCHER, "-n", "2", PROGRAM, "calibrate", *LENET, "--kernels", "", "--out", os.path.join(folder, "limited.toml")]
+    inside = ["sh", "-c", f"echo $$ > {group}/cgroup.procs && exec \"$@\"", "sh"]
+    result = subprocess.run([*inside, *words], capture_output=True, text=True, timeout=200, check=False)
+    check("a limit on the time of cores is noticed", result.returncode == 3 and "may use 0.5 cores, so the times are wrong" in result.stderr and
+          not os.path.exists(os.path.join(folder, "limited.toml")), f"{result.returncode}\n{result.stdout}{result.stderr}")
+    info = subprocess.run([*inside, PROGRAM, "info"], capture_output=True, text=True, timeout=60, check=False).stdout
+    check("info shows it", "quota             the time of 0.5 cores" in info, info)
+
+
 with tempfile.TemporaryDirectory() as folder:
+    if group := limited_group():
+        try:
+            test_quota(group)
+        finally:
+            os.rmdir(group)
+    else:
+        print("note: this user cannot make a control group; base/host_test.cpp tests how limits are read")
     machine, strategy = (os.path.join(folder, name) for name in ("machine.toml", "pipeline.toml"))
     with open(strategy, "w", encoding="utf-8") as file:
         file.write(PIPELINE)

@@ -35,7 +35,7 @@ except subprocess.TimeoutExpired:
 print(rest)
 print(f"ended after {time.monotonic() - start:.1f} s with status {job.returncode}")
 assert job.returncode != 0, "the job reports success"
-how = {"STOP": "has waited 2 s for other ranks: .*", "INT": r"was (?:interrupted \(SIGINT\)|told to end \(SIGTERM\))", "TERM": r"was told to end \(SIGTERM\)"}.get(name, "died")
+how = {"STOP": "has waited 2 s for other ranks: .*", "INT": r"was (?:interrupted \(SIGINT\)|told to end \(SIGTERM\))", "TERM": r"was told to end \(SIGTERM\)", "HUP": r"was told to end \(SIGHUP\)"}.get(name, "died")
 named = re.findall(rf"rank (\d+) \(process (\d+) on \S+\) {how}; the job ends", rest)
 assert len(named) == 1 == rest.count("the job ends"), f"printed: {named}"
 rank, process = map(int, named[0])

@@ -13,6 +13,7 @@ HOST = {
     "src/comm/shared_memory/": "a transport between the memory of CPUs",
     "src/comm/textbook/": "collectives in the memory of CPUs",
     "src/comm/threads.cpp": "a transport between the memory of CPUs",
+    "src/comm/ucx_signals.cpp": "the address of a function",
     "src/comm/witness.cpp": "addresses of sockets",
     "src/tensor/dist_tensor.cpp": "first weights, and tensors of tests",
     "src/train/data/": "samples, as they come from files",

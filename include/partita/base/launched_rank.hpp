@@ -8,7 +8,13 @@ const char* launched_rank();
 /// number to the script of a batch job, and the processes that it starts may be different jobs of Partita.
 const char* launched_process();
 
-/// Returns how many processes a launcher started together with this one; 1 if it does not say.
-int launched_processes();
+/// How many processes a launcher says that it has started.
+struct LaunchedProcesses {
+  int number;            ///< 1 if no launcher says anything; a lower bound if it says only the number of this process
+  const char* variable;  ///< the environment variable that says so; "" for none
+};
+/// Returns how many processes a launcher started together with this one: mpiexec of MPICH and Open MPI, PMIx, PALS,
+/// Flux or Slurm. A shell or script of a Slurm job is one process, however many tasks the job may start.
+LaunchedProcesses launched_processes();
 
 }  // namespace partita

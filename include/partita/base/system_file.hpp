@@ -2,12 +2,15 @@
 
 #include "partita/base/error.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <span>
+#include <string>
 
 namespace partita {
 
@@ -29,6 +32,21 @@ class Descriptor {
  private:
   int id_;
 };
+
+/// Returns everything that can be read from a file, pipe or device. Throws Error with the system's reason.
+inline std::string read_everything(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  while (true) {
+    constexpr std::size_t piece = 1 << 16;
+    const std::size_t before = text.size();
+    text.resize(before + piece);
+    const auto n = ::read(file, text.data() + before, piece);
+    text.resize(before + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+    if (n == 0) return text;
+    if (n < 0 && errno != EINTR) fail_system();
+  }
+}
 
 /// Writes `bytes` at byte `at` of a file. Throws Error if it cannot.
 inline void write_all(int to, std::span<const std::byte> bytes, off_t at) {

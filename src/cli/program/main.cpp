@@ -1,8 +1,8 @@
 #include "partita/cli/main.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/launched_rank.hpp"
 #include "partita/comm/mpi.hpp"
+#include "partita/comm/ucx_signals.hpp"
 #include "src/cli/program/command_words.hpp"
 #include "src/cli/program/completion.hpp"
 #include "src/cli/program/man_page.hpp"
@@ -34,12 +34,6 @@ namespace partita {
 namespace {
 
 using cli::complain, cli::run_failed, cli::user_error;
-
-/// False if a launcher started this process as a rank other than 0. Verbs without MPI then still print only once.
-bool speaks() {
-  const char* rank = launched_process();
-  return rank == nullptr || std::string_view(rank) == "0";
-}
 
 /// Runs the verbs `completion` and `man`, which print files for an installation.
 int print_for_shell(int argc, char** argv, const cli::Program& program) {
@@ -77,25 +71,25 @@ int flushed(int status) {
   return run_failed;
 }
 
-/// Runs a verb that needs no ranks. Also handles help, the version and unknown verbs.
+/// Runs a verb that needs no ranks. Also handles help, the version and unknown verbs. Each process does all of it, even
+/// if a launcher has started several: the output of each may go to a file of its own.
 int run_alone(cli::CommandWords& line, const cli::Program& program) {
-  if (!speaks() && std::freopen("/dev/null", "w", stdout) == nullptr) return 1;
   try {
     line.check();
-    if (speaks()) cli::print_note(line.note());
+    cli::print_note(line.note());
     return flushed(run_verb(line.count(), line.words(), program));
   } catch (const RunFailed& error) {
-    if (speaks()) complain(error.what());
+    complain(error.what());
     return run_failed;
   } catch (const Error& error) {
-    if (speaks()) complain(line.with_place(error.what()));
+    complain(line.with_place(error.what()));
     return user_error;
   } catch (const std::system_error&) {  // fmt cannot write
     if (std::ferror(stdout) != 0) return flushed(run_failed);
-    if (speaks()) complain(message_of_exception());
+    complain(message_of_exception());
     return 1;
   } catch (...) {
-    if (speaks()) complain(message_of_exception());
+    complain(message_of_exception());
     return 1;
   }
 }
@@ -116,6 +110,7 @@ bool has(cli::CommandWords& line, std::string_view option) {
 
 int run(int argc, char** argv, const cli::Program& program) {
   open_standard_streams();
+  give_back_ucx_signals();
   cli::CommandWords line(argc, argv, program.builtin());
   const std::string verb = line.count() > 1 ? line.words()[1] : "";
   const bool ranks =
@@ -129,14 +124,13 @@ int run(int argc, char** argv, const cli::Program& program) {
 
 int main(int argc, char** argv, const std::function<Model()>& model) {
   if (model) return run(argc, argv, {model, {}});
-  if (speaks()) complain("partita::main has an empty function for its model; give it a function that returns a Model");
+  complain("partita::main has an empty function for its model; give it a function that returns a Model");
   return user_error;
 }
 int main(int argc, char** argv, const std::function<Model()>& model, const std::function<Strategy()>& strategy) {
   if (model && strategy) return run(argc, argv, {model, strategy});
-  if (speaks())
-    complain(fmt::format("partita::main has an empty function for its {0}; give it a function that returns a {1}",
-                         model ? "strategy" : "model", model ? "Strategy" : "Model"));
+  complain(fmt::format("partita::main has an empty function for its {0}; give it a function that returns a {1}",
+                       model ? "strategy" : "model", model ? "Strategy" : "Model"));
   return user_error;
 }
 int main(int argc, char** argv) { return run(argc, argv, {}); }

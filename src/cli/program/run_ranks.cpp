@@ -31,6 +31,18 @@ std::optional<Options> parse(CommandWords& line, const Program& program, std::st
   return options;
 }
 
+/// Throws Error if a launcher has started several processes, but MPI did not connect this one with the others: each
+/// would train all by itself.
+void check_connected(const Communicator& world) {
+  const auto [processes, variable] = launched_processes();
+  if (processes == 1 || world.size() > 1) return;
+  fail(
+      "{} processes were started ({}={}), but MPI sees this one alone, so each would train by itself; start them with "
+      "the launcher of this MPI ({}), with Slurm by srun --mpi=TYPE (`srun --mpi=list` names the types), or give "
+      "--ranks N to one process",
+      processes, variable, std::getenv(variable), mpi_version());
+}
+
 int run_verb(const Options& options, const ModelFactory& factory, Communicator& world) {
   if (options.verb == "calibrate") return calibrate(options, factory, world);
   if (options.verb == "compare") return compare(options, factory, &world);
@@ -117,7 +129,10 @@ int run_on_processes(CommandWords& line, const Program& program) {
   try {
     std::string answer;
     std::optional<Options> options;
-    agree_or_throw(world, [&] { options = parse(line, program, answer); });
+    agree_or_throw(world, [&] {
+      options = parse(line, program, answer);
+      if (options) check_connected(world);
+    });
     if (world.rank() == 0) print_note(line.note());
     if (options) {
       session.limit_waiting(options->timeout);
@@ -146,19 +161,17 @@ int run_on_processes(CommandWords& line, const Program& program) {
 
 int run_on_threads(CommandWords& line, const Program& program) {
   outlast_full_output();
-  const char* process = launched_process();
-  const bool speaks = process == nullptr || std::string_view(process) == "0";
   try {
     std::string answer;
     const auto options = parse(line, program, answer);
     if (options) return run_all(line, *options, one_at_a_time(program.model));
-    if (speaks) fmt::print("{}", answer);
+    fmt::print("{}", answer);
     return 0;
   } catch (const RunFailed& error) {
     complain(error.what());
     return run_failed;
   } catch (const Error& error) {
-    if (speaks) complain(line.with_place(error.what()));
+    complain(line.with_place(error.what()));
     return user_error;
   } catch (...) {
     complain(message_of_exception());

@@ -1,7 +1,7 @@
 #include "src/cli/support/conditions.hpp"
 
+#include "partita/base/host.hpp"
 #include "partita/comm/mpi.hpp"
-#include "src/cli/support/threads.hpp"
 
 #include <array>
 #include <ctime>

@@ -3,6 +3,9 @@
 #include "partita/base/error.hpp"
 #include "partita/base/launched_rank.hpp"
 #include "partita/comm/mpi.hpp"
+#include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/number_option.hpp"
+#include "src/cli/support/text_file.hpp"
 
 namespace partita::cli {
 
@@ -36,7 +39,7 @@ void check_number(const Options& o) {
 }  // namespace
 
 void add_rank_option(po::options_description& group, Options& o) {
-  group.add_options()("ranks", po::value(&o.thread_ranks)->value_name("N"),
+  group.add_options()("ranks", number(&o.thread_ranks)->value_name("N"),
                       "run N ranks as threads of this one process, without MPI; the results are those of mpiexec -n N");
 }
 
@@ -45,7 +48,7 @@ void settle_ranks(Options& o) {
   if (o.verb == "compare") take_measured(o);
   const bool given = o.given.contains("ranks");
   if (given) check_number(o);
-  if (const int processes = launched_processes(); processes > 1) {
+  if (const int processes = launched_processes().number; processes > 1) {
     if (given)
       fail(
           "--ranks {}: the ranks are threads of one process, but {} processes were started; start one, or leave out "
@@ -57,6 +60,7 @@ void settle_ranks(Options& o) {
           processes);
   }
   if (!have_mpi() && !given) o.thread_ranks = 1;
+  check_readable_by_all(strategy_files(o));
   const bool threads = o.thread_ranks > 0;
   if (!threads && o.device.transport == CardTransport::copies)
     fail("--transport copies: cards copy to each other only if their ranks are threads of one process; give --ranks N");

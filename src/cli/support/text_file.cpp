@@ -1,6 +1,7 @@
 #include "src/cli/support/text_file.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/launched_rank.hpp"
 #include "partita/base/real_path.hpp"
 #include "partita/base/system_file.hpp"
 
@@ -28,6 +29,7 @@ namespace fs = std::filesystem;
 
 /// The descriptor of a name for an open file, e.g. 1 for /dev/stdout; -1 for other names.
 int descriptor_of(const std::string& path) {
+  if (path == "/dev/stdin") return STDIN_FILENO;
   if (path == standard_output) return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
   for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
@@ -121,10 +123,22 @@ void check_no_stream(const char* option, const std::string& path) {
   if (!path.empty() && is_stream(path)) fail("{} {}: it is not seekable; pass a regular file", option, path);
 }
 
+void check_readable_by_all(const std::vector<NamedFile>& files) {
+  const int processes = launched_processes().number;
+  for (const auto& [option, path, kind] : files)
+    if (processes > 1 && !path.empty() && is_stream(path))
+      fail("{} {}: {} processes were started, and they cannot all read it; pass a regular file", option, path,
+           processes);
+}
+
 void check_writable(const std::vector<NamedFile>& files, const std::vector<NamedFile>& read) {
   std::vector<NamedFile> others = read;
   for (const NamedFile& file : files) {
     if (file.path.empty()) continue;
+    std::error_code error;
+    static_cast<void>(fs::status(file.path, error));
+    if (error == std::errc::too_many_symbolic_link_levels)
+      fail("{} {}: {}; it is a link that leads back to itself; remove it", file.option, file.path, error.message());
     for (const NamedFile& other : others)
       if (!other.path.empty() && !is_stream(other.path) && real_path(other.path) == real_path(file.path))
         fail("{} and {} both name {}", other.option, file.option, file.path);
@@ -148,11 +162,11 @@ void write_text(const char* option, const std::string& path, const std::string& 
 }
 
 std::string read_text(const char* option, const std::string& path) {
-  std::ifstream in(path);
-  std::string text;
-  if (in) std::getline(in, text, '\0');
-  if (!in && !in.eof()) fail("{} {}: it cannot be read: {}", option, path, reason());
-  return text;
+  try {
+    return read_everything(path);
+  } catch (const Error& error) {
+    fail("{} {}: it cannot be read: {}", option, path, error.what());
+  }
 }
 
 }  // namespace partita::cli

@@ -28,6 +28,9 @@ struct NamedFile {
 void check_writable(const std::vector<NamedFile>& files, const std::vector<NamedFile>& read = {});
 /// Throws Error if is_stream(path): for files that will be read again.
 void check_no_stream(const char* option, const std::string& path);
+/// Throws Error if a launcher has started several processes and one of the files is_stream(): a pipe gives its text
+/// only once, and often one process alone has the standard input of the launcher, so that others would wait for theirs.
+void check_readable_by_all(const std::vector<NamedFile>& files);
 /// True for a device, a pipe, and a name of an open file such as /dev/stdout.
 bool is_stream(const std::string& path);
 /// Writes a file. A regular file is written under another name and renamed, so that neither a crash nor another rank

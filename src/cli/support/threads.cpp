@@ -1,16 +1,9 @@
 #include "src/cli/support/threads.hpp"
 
 #include "partita/base/error.hpp"
-
-#include <sched.h>
+#include "partita/base/host.hpp"
 
 namespace partita::cli {
-
-int allowed_cores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-}
 
 void check_threads(int threads) {
   constexpr int most_per_core = 8;

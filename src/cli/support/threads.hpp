@@ -4,8 +4,6 @@
 
 namespace partita::cli {
 
-/// Returns the number of cores that this process may use.
-int allowed_cores();
 /// Throws Error if `threads` is below 1 or above eight times the cores that this process may use. So many threads wait
 /// for each other most of the time, and a system may refuse to start them.
 void check_threads(int threads);

@@ -2,12 +2,15 @@
 
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
+#include "partita/base/host.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/train/measure/measure_machine.hpp"
 #include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/text_file.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 
@@ -61,10 +64,38 @@ void measure(const Plans& plans, const MeasureOptions& options, KernelTimes& tim
   }
 }
 
+/// Watches whether the control group of the ranks uses up its time of cores while they measure.
+class QuotaWatch {
+ public:
+  /// Throws RunFailed on all ranks if the kernel has stopped one of them in many periods since this object was made: a
+  /// message that waits for a stopped rank seems to take milliseconds. Collective: every rank of `world` calls it.
+  void check(Communicator& world) const {
+    constexpr double most = 0.02;  // share of the periods
+    const auto quota = cpu_quota();
+    double share = 0, cores = 0;
+    if (quota) {
+      share = static_cast<double>(quota->throttled - before_) * quota->period / std::max(now() - start_, quota->period);
+      cores = quota->cores;
+    }
+    std::array<double, 2> worst{share, -cores};
+    world.all_reduce(worst.data(), worst.size(), DType::f64, ReduceOp::max, {}).wait();
+    if (worst[0] <= most) return;
+    throw RunFailed(fmt::format(
+        "the ranks were stopped during {:.0f}% of the time, because their control group may use {:.3g} cores, so the "
+        "times are wrong and nothing was written; give it more cores (e.g. docker run --cpus), or start fewer ranks",
+        100 * std::min(worst[0], 1.0), -worst[1]));
+  }
+
+ private:
+  double start_ = now();
+  Index before_ = cpu_quota().value_or(CpuQuota{}).throttled;
+};
+
 }  // namespace
 
 int calibrate(const Options& options, const ModelFactory& factory, Communicator& world) {
   const double start = now();
+  const QuotaWatch quota;
   const bool first = world.rank() == 0;
   const MeasureOptions how = measure_options(options, world);
   KernelTimes times;
@@ -85,6 +116,7 @@ int calibrate(const Options& options, const ModelFactory& factory, Communicator&
   const Machine machine = measure_machine(how, world);
   if (first) print_machine(machine, world.size(), now() - start);
   measure(plans, how, times, world);
+  quota.check(world);
   agree_or_throw(world, [&] {
     if (!first) return;
     const std::string text = machine.print();

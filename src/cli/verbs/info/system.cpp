@@ -2,6 +2,7 @@
 
 #include "partita/backend/cuda.hpp"
 #include "partita/base/error.hpp"
+#include "partita/base/host.hpp"
 #include "partita/base/memory.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
 #include "src/cli/support/conditions.hpp"
@@ -25,23 +26,6 @@ namespace partita::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The first word of a file as a number; nothing if the file does not exist or has no number there.
-std::optional<Index> number_in(const std::string& path) {
-  std::ifstream in(path);
-  Index number = 0;
-  if (!(in >> number)) return std::nullopt;
-  return number;
-}
-
-/// The bytes of a line such as "MemTotal:  16384 kB" in /proc/meminfo.
-std::optional<Index> memory_line(const std::string& key) {
-  std::ifstream in("/proc/meminfo");
-  std::string word;
-  while (in >> word)
-    if (Index kib = 0; word == key + ":" && in >> kib) return kib * 1024;
-  return std::nullopt;
-}
 
 /// The memory limit of this control group, e.g. of a container; nothing without one.
 std::optional<Index> group_limit() {
@@ -108,6 +92,8 @@ std::string state_of(fs::path folder) {
   std::error_code error;
   const bool exists = fs::is_directory(folder, error);
   while (!folder.empty() && !fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, error))
+    return fmt::format("cannot be created: {} is not a folder", folder.string());
   if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
     return fmt::format("cannot be written: {}", std::generic_category().message(errno));
   return exists ? "writable" : "will be created";
@@ -150,8 +136,13 @@ FactGroup hardware() {
   facts.emplace_back("processor", "processor", here.processor);
   const auto online = static_cast<Index>(sysconf(_SC_NPROCESSORS_ONLN));
   facts.emplace_back("cores", "cores", fmt::format("{} of {} for this process", here.cores, online), Json(here.cores));
-  facts.push_back(bytes("memory", "memory", memory_line("MemTotal"), "unknown"));
-  facts.push_back(bytes("  available", "memory_available", memory_line("MemAvailable"), "unknown"));
+  const auto quota = cpu_quota();
+  facts.emplace_back("  quota", "cpu_quota",
+                     quota ? fmt::format("the time of {:.3g} cores, a limit of this control group", quota->cores)
+                           : "none for this control group",
+                     quota ? Json(quota->cores) : Json());
+  facts.push_back(bytes("memory", "memory", proc_bytes("/proc/meminfo", "MemTotal"), "unknown"));
+  facts.push_back(bytes("  available", "memory_available", proc_bytes("/proc/meminfo", "MemAvailable"), "unknown"));
   facts.push_back(bytes("  limit", "memory_limit", group_limit(), "none for this control group"));
   facts.emplace_back("devices", "devices", devices());
   return group;

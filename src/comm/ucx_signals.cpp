@@ -1,0 +1,19 @@
+#include "partita/comm/ucx_signals.hpp"
+
+#include <dlfcn.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <initializer_list>
+
+namespace partita {
+
+void give_back_ucx_signals() {
+  const auto give_back = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "ucs_debug_disable_signal"));
+  if (give_back == nullptr) return;  // no UCX in this process
+  if (std::getenv("UCX_DEBUG_SIGNO") == nullptr) give_back(SIGHUP);
+  if (std::getenv("UCX_HANDLE_ERRORS") != nullptr || std::getenv("UCX_ERROR_SIGNALS") != nullptr) return;
+  for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) give_back(signal);
+}
+
+}  // namespace partita
