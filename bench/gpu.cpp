@@ -11,6 +11,7 @@
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "partita/base/plain_text.hpp"
 #include "partita/comm/nccl.hpp"
 #include "partita/comm/solo.hpp"
 #include "partita/comm/threads.hpp"
@@ -235,7 +236,7 @@ void run(int argc, char** argv) {
   const auto device = make_cuda_device(0);
   const auto named = [&](auto&& of_model) {
     if (argc != 5) fail("give a model, a batch and a type, e.g. {} resnet50 256 bf16", subject);
-    of_model(*device, argv[2], std::stol(argv[3]), parse_dtype(argv[4]));
+    of_model(*device, argv[2], parse_number<Index>(argv[3]).value_or(0), parse_dtype(argv[4]));
   };
   if (subject == "properties")
     std::cout << cuda::print_properties(cuda::device_properties(0)) << std::endl;

@@ -4,6 +4,7 @@
 //   build/bench/oracle [CASES [SEED]]
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "partita/base/plain_text.hpp"
 #include "partita/base/rows.hpp"
 #include "partita/comm/threads.hpp"
 #include "partita/strategies/plan/bind.hpp"
@@ -246,7 +247,10 @@ Json run(const Case& c, std::uint64_t seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::uint64_t cases = argc > 1 ? std::stoull(argv[1]) : 500, first = argc > 2 ? std::stoull(argv[2]) : 1;
+  const auto number = [&](int i, std::uint64_t otherwise) {
+    return argc > i ? parse_number<std::uint64_t>(argv[i]).value_or(otherwise) : otherwise;
+  };
+  const std::uint64_t cases = number(1, 500), first = number(2, 1);
   for (std::uint64_t seed = first; seed < first + cases; ++seed) fmt::print("{}\n", run(Draw(seed)(), seed).dump());
   return 0;
 }

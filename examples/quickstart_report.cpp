@@ -1,5 +1,6 @@
 // The last step of examples/quickstart.sh: compares the results of its four runs and prints a table.
 //   build/examples/quickstart_report FOLDER RESULT.json SECONDS
+#include <partita/base/plain_text.hpp>
 #include <partita/partita.hpp>
 
 #include <fmt/format.h>
@@ -111,7 +112,7 @@ int main(int argc, char** argv) try {
       {"measured_bytes", hybrid["measured_bytes"]},
       {"ranks", hybrid["ranks"]},
       {"grid", hybrid["grid"]},
-      {"seconds", std::stod(argv[3])},
+      {"seconds", parse_number<double>(argv[3]).value_or(0)},
   };
   print_table(serial, hybrid, result);
   std::ofstream(argv[2]) << result.dump(2) << "\n";

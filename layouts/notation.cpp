@@ -1,8 +1,7 @@
 #include "partita/layouts/notation.hpp"
 
 #include "partita/base/error.hpp"
-
-#include <cctype>
+#include "partita/base/plain_text.hpp"
 
 namespace partita {
 
@@ -48,8 +47,7 @@ class Reader {
 
   Placement::Name name(std::string_view what) {
     const auto begin = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_'))
-      ++at_;
+    while (at_ < text_.size() && (is_letter(text_[at_]) || is_digit(text_[at_]) || text_[at_] == '_')) ++at_;
     if (at_ == begin) fail_notation(text_, at_, fmt::format("expected the name of {}", what));
     return {std::string(text_.substr(begin, at_ - begin)), begin};
   }

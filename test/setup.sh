@@ -5,7 +5,7 @@ run_packages="meson ninja-build g++ dpkg-dev pkg-config python3 ccache mpich lib
   libboost-program-options-dev libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libhdf5-mpich-dev zlib1g-dev
   libjs-chart.js dataset-fashion-mnist"
 test_packages="clang clang-format clang-tidy libclang-rt-14-dev libgtest-dev doxygen universal-ctags
-  iproute2 chromium cmake python3-venv zsh mandoc groff-base libsimgrid-dev"
+  iproute2 chromium cmake python3-venv zsh mandoc groff-base libsimgrid-dev locales"
 long_packages="debootstrap slurm-wlm munge"
 # Wheels of PyPI that together are a CUDA toolkit with cuDNN and NCCL. Each version is one that works with the others.
 cuda_wheels="nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85

@@ -1,10 +1,9 @@
 #include "partita/base/grid.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/plain_text.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 
 namespace partita {
 
@@ -17,9 +16,8 @@ constexpr int max_ranks = 1 << 24;
 }
 
 bool is_name(std::string_view word) {
-  const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-  return !word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) == 0 &&
-         std::all_of(word.begin(), word.end(), letter);
+  const auto is_part = [](char c) { return is_letter(c) || is_digit(c) || c == '_'; };
+  return !word.empty() && !is_digit(word[0]) && std::all_of(word.begin(), word.end(), is_part);
 }
 
 }  // namespace
@@ -41,9 +39,8 @@ Grid Grid::parse(std::string_view text, int first_rank) {
     if (std::find(axes->names.begin(), axes->names.end(), name) != axes->names.end())
       fail_at(text, at, fmt::format("axis '{}' is named twice", name));
     const auto number = word.substr(equals + 1);
-    int extent = 0;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), extent);
-    if (error != std::errc{} || end != number.data() + number.size() || extent < 1)
+    const int extent = parse_number<int>(number).value_or(0);
+    if (extent < 1)
       fail_at(text, at + equals + 1, fmt::format("'{}' is not an extent (an integer of 1 or more)", number));
     if (axes->names.size() == max_axes) fail_at(text, at, fmt::format("a grid has at most {} axes", max_axes));
     if (extent > max_ranks / axes->size) fail_at(text, at, fmt::format("a grid has at most {} ranks", max_ranks));

@@ -1,12 +1,12 @@
 #include "strategies/planner/name_cover.hpp"
 
+#include "partita/base/plain_text.hpp"
 #include "partita/strategies/declare/strategy.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -32,10 +32,7 @@ int count(const NameSet& set) {
 
 /// Splits a name where letters, digits and other characters meet: "bn_res4a" into bn _ res 4 a.
 std::vector<std::string> tokens_of(const std::string& name) {
-  const auto kind = [](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return std::isalpha(byte) != 0 ? 0 : std::isdigit(byte) != 0 ? 1 : 2;
-  };
+  const auto kind = [](char c) { return is_letter(c) ? 0 : is_digit(c) ? 1 : 2; };
   std::vector<std::string> tokens;
   for (std::size_t i = 0; i < name.size(); ++i)
     if (i > 0 && kind(name[i]) == kind(name[i - 1]) && kind(name[i]) < 2)
@@ -68,7 +65,7 @@ std::vector<std::string> patterns_of(const std::vector<NamedChoice>& choices) {
     auto tokens = tokens_of(choice.name);
     add_patterns(tokens, found);
     for (auto& token : tokens)  // ? for a token of one character
-      if (token.size() == 1 && std::isalnum(static_cast<unsigned char>(token[0])) != 0) {
+      if (token.size() == 1 && (is_letter(token[0]) || is_digit(token[0]))) {
         const char before = std::exchange(token[0], '?');
         add_patterns(tokens, found);
         found.insert(joined(tokens, 0, tokens.size()));

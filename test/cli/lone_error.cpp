@@ -1,4 +1,5 @@
 // A program with a layer that fails on one rank only, during training. lone_error.py runs it.
+#include "partita/base/plain_text.hpp"
 #include "partita/partita.hpp"
 
 #include <sys/time.h>
@@ -37,7 +38,7 @@ class Fragile final : public CustomLayer {
     return {.x = {request.output}, .y = request.output, .dx = {request.output.dual()}};
   }
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    if (call.step.get(0) == 3 && call.grid.rank() == std::atoi(std::getenv("FAIL_RANK"))) {
+    if (call.step.get(0) == 3 && call.grid.rank() == parse_number<int>(std::getenv("FAIL_RANK"))) {
       const std::string how = std::getenv("FAIL_HOW");
       if (how == "error") fail("layer '{}': it broke", call.layer.name);
       if (how == "memory") throw std::bad_alloc();

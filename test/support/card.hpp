@@ -1,9 +1,9 @@
 #pragma once
 
 #include "partita/backend/cuda.hpp"
+#include "partita/base/plain_text.hpp"
 #include "partita/base/tensor.hpp"
 
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -17,9 +17,7 @@ inline CudaDevice* card() {
   static const std::unique_ptr<CudaDevice> device = [] {
     const char* name = std::getenv("PARTITA_DEVICE");
     if (name == nullptr || std::strncmp(name, "cuda:", 5) != 0) return std::unique_ptr<CudaDevice>();
-    int number = 0;
-    std::from_chars(name + 5, name + std::strlen(name), number);
-    return make_cuda_device(number);
+    return make_cuda_device(parse_number<int>(name + 5).value_or(0));
   }();
   return device.get();
 }

@@ -1,6 +1,8 @@
 // The number of cases of randomized tests: in a usual run, with --long, and under a sanitizer.
 #pragma once
 
+#include "partita/base/plain_text.hpp"
+
 #include <cstdint>
 #include <cstdlib>
 
@@ -24,7 +26,7 @@ inline bool lengthy() { return std::getenv("PARTITA_LONG") != nullptr; }
 /// Returns the number in environment variable `name`, or `otherwise` if it is not set.
 inline std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+  return text == nullptr ? otherwise : parse_number<std::uint64_t>(text).value_or(otherwise);
 }
 
 /// Returns how many of the `usual` cases to run. Under a sanitizer it is a quarter of them, because each case takes

@@ -1,6 +1,7 @@
 #include "src/cli/program/command_words.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/plain_text.hpp"
 #include "src/cli/program/verb_options.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/options_file.hpp"
@@ -25,10 +26,11 @@ struct Sorted {
   std::optional<std::string> file;
 };
 
-bool has_switch(const VerbOptions& verb, const std::string& name) {
-  const auto listed = listed_options(verb);
-  return std::any_of(listed.begin(), listed.end(),
-                     [&](const auto* option) { return option->long_name() == name && is_switch(*option); });
+/// Returns the option of this name, or null.
+const boost::program_options::option_description* find_option(const VerbOptions& verb, const std::string& name) {
+  for (const auto* option : listed_options(verb))
+    if (option->long_name() == name) return option;
+  return nullptr;
 }
 
 /// Adds one option that begins with "--" to `sorted`. `value` is what follows "=", if anything does.
@@ -37,7 +39,10 @@ void sort_option(const std::string& word, const VerbOptions& verb, Sorted& sorte
   const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
   const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
   sorted.given.insert(name);
-  if ((value != "true" && value != "false") || !has_switch(verb, name))
+  const auto* option = find_option(verb, name);
+  if (option != nullptr && word.ends_with('=') && value.empty() && option->semantic()->min_tokens() == 1)
+    sorted.words.insert(sorted.words.end(), {"--" + name, ""});  // Boost refuses "--NAME="
+  else if ((value != "true" && value != "false") || option == nullptr || !is_switch(*option))
     sorted.words.push_back(word);
   else if (value == "true")
     sorted.words.push_back("--" + name);
@@ -104,6 +109,7 @@ void CommandWords::expand(bool builtin) {
   if (verb == verbs.end()) return;
   auto [words, given, off, file] = sort_words(std::span(words_).subspan(2), *verb);
   if (file && !given.contains("help")) {
+    check_readable_by_all({{"--options", *file}});
     auto read = parse_options_file(read_text("--options", *file), *file, verb->options, names_elsewhere(verbs, *verb));
     std::vector<std::string> added;
     for (const auto& [name, values, is_off, place] : read.given) {
@@ -130,7 +136,7 @@ std::string CommandWords::with_place(std::string_view message) const {
     const auto at = message.find(option);
     if (at == std::string_view::npos) continue;
     const auto end = at + option.size();
-    if (end < message.size() && (std::isalnum(static_cast<unsigned char>(message[end])) != 0 || message[end] == '-'))
+    if (end < message.size() && (is_letter(message[end]) || is_digit(message[end]) || message[end] == '-'))
       continue;  // a longer name
     const auto line = message.find('\n');
     return fmt::format("{} ({} is from {}){}", message.substr(0, line), option, where,

@@ -1,6 +1,7 @@
 #include "src/cli/program/completion.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/plain_text.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "src/cli/support/command_line.hpp"
@@ -8,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 
 namespace partita::cli {
 
@@ -35,8 +35,7 @@ std::vector<std::string> choices(const std::string& option) {
 /// What the value of an option is called in its help, e.g. "FILE"; "" for a switch.
 std::string value_of(const po::option_description& option) {
   const std::string text = is_switch(option) ? "" : option.semantic()->name();
-  const auto end =
-      std::find_if(text.begin(), text.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
+  const auto end = std::find_if(text.begin(), text.end(), [](char c) { return !is_letter(c) && !is_digit(c); });
   return {text.begin(), end};
 }
 
@@ -44,7 +43,7 @@ std::string value_of(const po::option_description& option) {
 std::string function_name(const std::string& program) {
   std::string text = "_" + program;
   for (char& c : text)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+    if (!is_letter(c) && !is_digit(c)) c = '_';
   return text;
 }
 

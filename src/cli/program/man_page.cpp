@@ -1,12 +1,12 @@
 #include "src/cli/program/man_page.hpp"
 
+#include "partita/base/plain_text.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/version.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 namespace partita::cli {
 
@@ -79,8 +79,7 @@ The folder for temporary files of the verb \fBscale\fR.
 
 std::string print_man_page(const std::string& program, const std::vector<VerbOptions>& verbs) {
   std::string title = program;
-  std::transform(title.begin(), title.end(), title.begin(),
-                 [](char c) { return static_cast<char>(std::toupper(static_cast<unsigned char>(c))); });
+  std::transform(title.begin(), title.end(), title.begin(), upper_case);
   std::string text = fmt::format(
       ".\\\" Written by `{0} man`.\n.TH {1} 1 \"{3}\" \"Partita {2}\" \"User Commands\"\n.SH NAME\n{0} \\- trains "
       "neural networks partitioned over many processors, and predicts the cost\n.SH SYNOPSIS\n\\fB{0}\\fR "

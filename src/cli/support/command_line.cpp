@@ -1,12 +1,10 @@
 #include "src/cli/support/command_line.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/types.hpp"
+#include "src/cli/support/number_option.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <string_view>
-#include <typeinfo>
 
 namespace partita::cli {
 
@@ -24,12 +22,8 @@ std::vector<std::string> dashed_names(const po::options_description& all) {
 
 /// What kind of value the option takes; "" for a text.
 std::string_view kind_of(const po::option_description& option) {
-  const auto* typed = dynamic_cast<const po::typed_value_base*>(option.semantic().get());
-  if (typed == nullptr) return "";
-  const std::type_info& type = typed->value_type();
-  if (type == typeid(int) || type == typeid(Index) || type == typeid(std::uint64_t)) return "a whole number";
-  if (type == typeid(std::vector<int>) || type == typeid(std::vector<Index>)) return "whole numbers";
-  return type == typeid(double) ? "a number" : "";
+  const auto* number = dynamic_cast<const NumberOption*>(option.semantic().get());
+  return number != nullptr ? number->kind() : "";
 }
 
 /// Gives access to what Boost puts into a message in place of %value% and the like.
@@ -51,6 +45,16 @@ struct Substitutions : po::error_with_option_name {
   fail("{}; --help lists the options", what);
 }
 
+/// For Boost: takes a first word such as "-8" as a value; it would read an option of one letter.
+std::vector<po::option> take_number(std::vector<std::string>& words) {
+  if (words.empty() || !words.front().starts_with('-') || !parse_number<double>(words.front())) return {};
+  po::option number;
+  number.position_key = 0;
+  number.value = number.original_tokens = {words.front()};
+  words.erase(words.begin());
+  return {number};
+}
+
 /// Throws Error for the first word that belongs to no option. The word may lack its dashes.
 void refuse_words(const po::parsed_options& parsed, const po::options_description& all) {
   for (const auto& option : parsed.options)
@@ -61,12 +65,12 @@ void refuse_words(const po::parsed_options& parsed, const po::options_descriptio
     }
 }
 
-/// Throws Error for a number below zero that an option would read as a huge one.
-void refuse_wrapped(const po::parsed_options& parsed, const po::options_description& all) {
+/// Throws Error for a number below zero of an option that has none.
+void refuse_below_zero(const po::parsed_options& parsed, const po::options_description& all) {
   for (const auto& option : parsed.options) {
     const auto* known = option.string_key.empty() ? nullptr : all.find_nothrow(option.string_key, false);
-    const auto* typed = known ? dynamic_cast<const po::typed_value_base*>(known->semantic().get()) : nullptr;
-    if (typed == nullptr || typed->value_type() != typeid(std::uint64_t)) continue;
+    const auto* number = known ? dynamic_cast<const NumberOption*>(known->semantic().get()) : nullptr;
+    if (number == nullptr || !number->is_unsigned()) continue;
     if (!option.value.empty() && option.value.front().starts_with('-'))
       fail("--{} {}: it must be 0 or more", option.string_key, option.value.front());
   }
@@ -112,11 +116,11 @@ po::variables_map read_command_line(int argc, char** argv, const po::options_des
   if (words != nullptr) places.add(words, -1);
   try {
     po::command_line_parser parser(argc, argv);
-    parser.options(all).style(exact);
+    parser.options(all).style(exact).extra_style_parser(take_number);
     if (words != nullptr) parser.positional(places);
     const po::parsed_options parsed = parser.run();
     if (words == nullptr) refuse_words(parsed, all);
-    refuse_wrapped(parsed, all);
+    refuse_below_zero(parsed, all);
     po::store(parsed, values);
     if (values.count("help") == 0) po::notify(values);
   } catch (const po::unknown_option& error) {
@@ -145,7 +149,7 @@ void check_option(const std::string& name, const std::vector<std::string>& value
     po::variables_map unused;
     const po::parsed_options parsed =
         po::command_line_parser(option_words(name, values)).options(all).style(exact).run();
-    refuse_wrapped(parsed, all);
+    refuse_below_zero(parsed, all);
     po::store(parsed, unused);
   } catch (po::error& error) {
     refuse_value(error, all);

@@ -1,5 +1,6 @@
 #include "src/cli/support/device_options.hpp"
 
+#include "src/cli/support/option_values.hpp"
 #include "src/cli/support/size.hpp"
 
 namespace partita::cli {
@@ -10,7 +11,8 @@ namespace {
 
 void add_card_options(po::options_description& group, DeviceOptions& device) {
   auto add = group.add_options();
-  add("device", po::value(&device.name)->default_value(device.name)->value_name("NAME")->notifier(check_device_name),
+  const auto check_name = [](const std::string& name) { about("--device", name, [&] { check_device_name(name); }); };
+  add("device", po::value(&device.name)->default_value(device.name)->value_name("NAME")->notifier(check_name),
       "where ranks compute: cpu, cuda (the ranks of a host take its cards in turns) or cuda:N (all take card N)");
   add("tf32", po::bool_switch(&device.tf32), "let products of f32 on a GPU be rounded to TF32");
   const auto set_workspace = [&device](const std::string& size) { device.workspace = parse_size("--workspace", size); };
@@ -22,7 +24,9 @@ void add_card_options(po::options_description& group, DeviceOptions& device) {
 
 void add_device_options(po::options_description& group, DeviceOptions& device) {
   add_card_options(group, device);
-  const auto set_transport = [&device](const std::string& name) { device.transport = parse_transport(name); };
+  const auto set_transport = [&device](const std::string& name) {
+    device.transport = about("--transport", name, [&] { return parse_transport(name); });
+  };
   group.add_options()(
       "transport", po::value<std::string>()->default_value("auto")->value_name("NAME")->notifier(set_transport),
       "how tensors travel between GPUs: nccl (each rank has its own GPU), staged (through the CPU's memory), copies "

@@ -1,6 +1,7 @@
 #include "src/cli/support/open_data.hpp"
 
 #include "partita/base/error.hpp"
+#include "src/cli/support/option_values.hpp"
 
 #include <algorithm>
 
@@ -77,7 +78,7 @@ std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, b
     if (options.samples > 0)
       fail("--samples {}: only the synthetic data set has a size that you can choose; leave the option out",
            options.samples);
-    data = open_dataset(options.data, options.data_dir, training);
+    data = about("--data", options.data, [&] { return open_dataset(options.data, options.data_dir, training); });
   }
   check_data(*data, options, model);
   return data;

@@ -1,11 +1,30 @@
 #pragma once
 
+#include "partita/base/error.hpp"
+#include "partita/base/optimizer.hpp"
 #include "partita/model/layers.hpp"
 #include "partita/train/run/trainer.hpp"
 
 #include <string>
+#include <string_view>
 
 namespace partita::cli {
+
+/// Returns what f() returns. An Error of f gets the option and its value as the begin of its message, unless an option
+/// stands there already. So every bad value names its option, and with_place() finds the line of a file that gave it.
+template <class Value, class F>
+auto about(std::string_view option, const Value& value, F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    const std::string_view what = error.what();
+    if (what.starts_with("--")) throw;
+    fail("{} {}: {}", option, value, what);
+  }
+}
+
+/// Throws Error if a number of the optimizer is not allowed; the message names the option.
+void check_optimizer(const Optimizer& optimizer);
 
 /// Reads the value of --batch-norm: synchronized, local or ranks=N. Throws Error for anything else.
 BatchNorm parse_batch_norm(const std::string& text);

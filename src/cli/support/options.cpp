@@ -5,6 +5,7 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/device_options.hpp"
+#include "src/cli/support/number_option.hpp"
 #include "src/cli/support/optimizer_options.hpp"
 #include "src/cli/support/option_values.hpp"
 #include "src/cli/support/options_file.hpp"
@@ -38,12 +39,12 @@ po::options_description model_options(Options& o, Texts& texts, bool builtin) {
   if (builtin) {
     add("model", po::value(&o.model)->default_value(o.model)->value_name("NAME"),
         fmt::format("built-in model: {}", fmt::join(builtin_models(), ", ")).c_str());
-    add("size", po::value(&o.size.extent)->value_name("N"), "extent of each spatial dimension of the model's input");
-    add("channels", po::value(&o.size.channels)->value_name("N"), "channels of the model's input");
-    add("classes", po::value(&o.size.classes)->value_name("N"), "number of classes or values that the model predicts");
-    add("width", po::value(&o.size.width)->default_value(1, "1")->value_name("W"),
+    add("size", number(&o.size.extent)->value_name("N"), "extent of each spatial dimension of the model's input");
+    add("channels", number(&o.size.channels)->value_name("N"), "channels of the model's input");
+    add("classes", number(&o.size.classes)->value_name("N"), "number of classes or values that the model predicts");
+    add("width", number(&o.size.width)->default_value(1, "1")->value_name("W"),
         "factor that scales the channels of the model's layers");
-    add("widths", po::value(&o.size.widths)->multitoken()->value_name("N..."),
+    add("widths", number(&o.size.widths)->multitoken()->value_name("N..."),
         "features of each hidden layer of the model mlp, separated by spaces (1024 1024); --width scales them");
     add("batch-norm", po::value(&texts.batch_norm)->default_value(texts.batch_norm)->value_name("HOW"),
         "samples over which batch normalization computes its statistics: synchronized (of all ranks), local (each "
@@ -67,7 +68,7 @@ po::options_description model_options(Options& o, Texts& texts, bool builtin) {
         o.verb == "evaluate" ? "limit for the tensors on each rank, e.g. 4GiB; default: no limit"
                              : "limit for the tensors on each rank, e.g. 4GiB; default: the memory that the --machine "
                                "file states, or no limit without --machine");
-  add("batch", po::value(&o.trainer.batch)->default_value(o.trainer.batch)->value_name("N"),
+  add("batch", number(&o.trainer.batch)->default_value(o.trainer.batch)->value_name("N"),
       "samples per step, over all ranks");
   return group;
 }
@@ -83,13 +84,13 @@ po::options_description measure_options(Options& o) {
   auto add = group.add_options();
   add("backend", po::value(&o.trainer.backend)->default_value(o.trainer.backend)->value_name("NAME"),
       "compute backend: auto, onednn or reference");
-  add("threads", po::value(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"),
+  add("threads", number(&o.trainer.threads)->default_value(o.trainer.threads)->value_name("N"),
       "threads per rank; at most 8 times the cores that a rank may use");
   add("kernels", po::value(&o.trainer.kernel_folder)->default_value(default_kernel_folder())->value_name("DIR"),
       "folder that stores the measured choices of kernels; \"\": choose kernels by rule, without measuring");
-  add("timeout", po::value(&o.timeout)->default_value(o.timeout)->value_name("S"),
+  add("timeout", number(&o.timeout)->default_value(o.timeout)->value_name("S"),
       "seconds that a rank waits for other ranks before it ends the job; 0: no limit");
-  add("wait-note", po::value(&o.wait_note)->default_value(o.wait_note)->value_name("S"),
+  add("wait-note", number(&o.wait_note)->default_value(o.wait_note)->value_name("S"),
       "seconds after which a rank that still waits for other ranks prints for whom and at which layer; 0: never");
   add_device_options(group, o.device);
   if (o.verb != "compare") add_rank_option(group, o);
@@ -105,8 +106,8 @@ po::options_description run_options(Options& o, Texts& texts) {
   add("data", po::value(&o.data)->default_value(o.data)->value_name("NAME"),
       "data set: fashion-mnist, hdf5 (reads training.h5 and test.h5), synthetic, or one that this program registers");
   add("data-dir", po::value(&o.data_dir)->value_name("DIR"), "folder with the data set's files");
-  add("samples", po::value(&o.samples)->value_name("N"), "number of samples of the synthetic data set (default 1024)");
-  add("seed", po::value(&o.trainer.seed)->default_value(o.trainer.seed)->value_name("N"),
+  add("samples", number(&o.samples)->value_name("N"), "number of samples of the synthetic data set (default 1024)");
+  add("seed", number(&o.trainer.seed)->default_value(o.trainer.seed)->value_name("N"),
       "seed for weights, shuffling, augmentation and dropout");
   add("load", po::value(&o.load)->value_name("FILE"),
       "start from a checkpoint; it may have been saved under another strategy");
@@ -120,26 +121,26 @@ po::options_description optimizer_options(Options& o, Texts& texts) {
   auto add = group.add_options();
   add("optimizer", po::value(&texts.method)->default_value(texts.method)->value_name("NAME"),
       "sgd, adagrad, rmsprop, adam, adamw, lars or lamb");
-  add("rate", po::value(&t.optimizer.rate)->default_value(t.optimizer.rate, "0.05")->value_name("R"),
+  add("rate", number(&t.optimizer.rate)->default_value(t.optimizer.rate, "0.05")->value_name("R"),
       "peak learning rate; the default is 0.01 for adagrad, and 0.001 for rmsprop, adam, adamw and lamb");
-  add("momentum", po::value(&t.optimizer.momentum)->default_value(t.optimizer.momentum, "0.9")->value_name("M"),
+  add("momentum", number(&t.optimizer.momentum)->default_value(t.optimizer.momentum, "0.9")->value_name("M"),
       ("momentum; " + used_by("momentum")).c_str());
-  add("beta1", po::value(&t.optimizer.beta1)->default_value(t.optimizer.beta1, "0.9")->value_name("B"),
+  add("beta1", number(&t.optimizer.beta1)->default_value(t.optimizer.beta1, "0.9")->value_name("B"),
       ("decay factor of the running mean of the gradient; " + used_by("beta1")).c_str());
-  add("beta2", po::value(&t.optimizer.beta2)->default_value(t.optimizer.beta2, "0.999")->value_name("B"),
+  add("beta2", number(&t.optimizer.beta2)->default_value(t.optimizer.beta2, "0.999")->value_name("B"),
       ("decay factor of the running mean of the squared gradient; " + used_by("beta2")).c_str());
-  add("epsilon", po::value(&t.optimizer.epsilon)->default_value(t.optimizer.epsilon, "1e-8")->value_name("E"),
+  add("epsilon", number(&t.optimizer.epsilon)->default_value(t.optimizer.epsilon, "1e-8")->value_name("E"),
       ("added to the denominator; " + used_by("epsilon")).c_str());
-  add("trust", po::value(&t.optimizer.trust)->default_value(t.optimizer.trust, "0.001")->value_name("T"),
+  add("trust", number(&t.optimizer.trust)->default_value(t.optimizer.trust, "0.001")->value_name("T"),
       ("trust coefficient; " + used_by("trust")).c_str());
   add("nesterov", po::bool_switch(&t.optimizer.nesterov), ("use Nesterov momentum; " + used_by("nesterov")).c_str());
-  add("weight-decay", po::value(&t.optimizer.weight_decay)->default_value(0, "0")->value_name("D"),
+  add("weight-decay", number(&t.optimizer.weight_decay)->default_value(0, "0")->value_name("D"),
       "weight decay; biases and the weights of normalization layers have none");
-  add("warm-up", po::value(&t.optimizer.warm_up)->default_value(0)->value_name("STEPS"),
+  add("warm-up", number(&t.optimizer.warm_up)->default_value(0)->value_name("STEPS"),
       "number of first steps over which the learning rate rises linearly to its peak");
   add("decay", po::value(&texts.decay)->default_value(texts.decay)->value_name("KIND"),
       "how the learning rate falls to 0 from the end of the warm-up to the last step: none, linear or cosine");
-  add("decay-steps", po::value(&t.decay_steps)->value_name("STEP"),
+  add("decay-steps", number(&t.decay_steps)->value_name("STEP"),
       "step at which the decay reaches 0; default: the last step, or that of the training that --load continues");
   return group;
 }
@@ -148,10 +149,10 @@ po::options_description train_options(Options& o, Texts& texts) {
   auto& t = o.trainer;
   po::options_description group("Training");
   auto add = group.add_options();
-  add("epochs", po::value(&t.epochs)->default_value(t.epochs)->value_name("N"),
+  add("epochs", number(&t.epochs)->default_value(t.epochs)->value_name("N"),
       "passes over the training set; those before a loaded checkpoint count too");
-  add("steps", po::value(&t.steps)->value_name("N"), "stop after N steps; those before a loaded checkpoint count too");
-  add("shift", po::value(&t.augmentation.shift)->default_value(0)->value_name("PIXELS"),
+  add("steps", number(&t.steps)->value_name("N"), "stop after N steps; those before a loaded checkpoint count too");
+  add("shift", number(&t.augmentation.shift)->default_value(0)->value_name("PIXELS"),
       "augmentation: shift images at random by up to PIXELS");
   add("flip", po::bool_switch(&t.augmentation.flip), "augmentation: mirror images at random");
   add("no-test", po::bool_switch()->notifier([&o](bool off) { o.test = !off; }),
@@ -162,7 +163,7 @@ po::options_description train_options(Options& o, Texts& texts) {
   add("trace", po::value(&o.trace)->value_name("FILE"),
       "write what every rank did in at most 8 steps after the first, as Chrome trace JSON (Perfetto shows it)");
   add("save", po::value(&o.save)->value_name("FILE"), "write a checkpoint after every epoch");
-  add("save-every", po::value(&o.save_every)->value_name("STEPS"), "with --save: also write it every STEPS steps");
+  add("save-every", number(&o.save_every)->value_name("STEPS"), "with --save: also write it every STEPS steps");
   add("overwrite", po::bool_switch(&o.overwrite), "let --save replace a checkpoint of another run");
   add("new-run", po::bool_switch(&o.new_run),
       "take only the weights of --load FILE, for a new training: with another batch, seed, optimizer or data set");
@@ -180,8 +181,7 @@ po::options_description explain_options(Options& o) {
   auto add = group.add_options();
   add("why", po::value(&o.why)->value_name("LAYER"),
       "print the formulas and inputs that give the predicted times of this layer");
-  add("rank", po::value(&o.rank)->default_value(0)->value_name("R"),
-      "print the messages, bytes and memory of this rank");
+  add("rank", number(&o.rank)->default_value(0)->value_name("R"), "print the messages, bytes and memory of this rank");
   add("evaluation", po::bool_switch(&o.evaluation), "explain an evaluation instead of a training step");
   add("picture", po::bool_switch(&o.picture), "draw how the ranks divide the output of each layer");
   add("svg", po::value(&o.svg)->value_name("FILE"),
@@ -196,7 +196,7 @@ po::options_description price_options(Options& o) {
   add("machine", po::value(&o.machine)->value_name("FILE"),
       "machine file (TOML); measured kernel times are read from FILE.times if that exists; default: assumed values for "
       "two CPU cores");
-  add("scale-compute", po::value(&o.scale_compute)->default_value(1, "1")->value_name("X"),
+  add("scale-compute", number(&o.scale_compute)->default_value(1, "1")->value_name("X"),
       "multiply all predicted computing times by X, e.g. by the measured time of a step on one rank divided by the "
       "predicted one");
   return group;
@@ -208,7 +208,7 @@ po::options_description compare_options(Options& o) {
   add("strategies", po::value(&o.strategies)->multitoken()->value_name("FILE..."), "strategy files to compare");
   add("measure", po::bool_switch(&o.measure),
       "also train for some steps with each strategy whose number of ranks is the one that was started");
-  add("ranks", po::value(&o.rank_counts)->multitoken()->value_name("P..."),
+  add("ranks", number(&o.rank_counts)->multitoken()->value_name("P..."),
       "predict each strategy on these numbers of ranks, in ascending order; numbers that a grid does not divide are "
       "left out; with --measure: one number, of ranks that are threads of this process");
   add("weak", po::bool_switch(&o.weak), "with --ranks: weak scaling, --batch is the number of samples per rank");
@@ -231,9 +231,9 @@ po::options_description calibrate_options(Options& o) {
 po::options_description plan_options(Options& o) {
   po::options_description group("Plan");
   auto add = group.add_options();
-  add("ranks", po::value(&o.ranks)->required()->value_name("N"), "number of ranks to plan for");
-  add("best", po::value(&o.best)->default_value(o.best)->value_name("K"), "number of strategies to write");
-  add("examine", po::value(&o.examined)->default_value(o.examined)->value_name("N"),
+  add("ranks", number(&o.ranks)->required()->value_name("N"), "number of ranks to plan for");
+  add("best", number(&o.best)->default_value(o.best)->value_name("K"), "number of strategies to write");
+  add("examine", number(&o.examined)->default_value(o.examined)->value_name("N"),
       "number of candidates to bind and price exactly; a rough estimate ranks the others");
   add("out", po::value(&o.out)->value_name("PREFIX"),
       "write the strategies to PREFIX-1.toml (the best) to PREFIX-K.toml, and replace older files; default: plan, "
@@ -316,7 +316,7 @@ void check(const Options& o) {
   if (o.trainer.decay_steps < 0) fail("--decay-steps {}: it must be 0 (the last step) or more", o.trainer.decay_steps);
   if (o.save_every < 0) fail("--save-every {}: it must be 0 (only after epochs) or more", o.save_every);
   if (o.save_every > 0 && o.save.empty()) fail("--save-every {}: it needs --save FILE", o.save_every);
-  if (o.device.name != "cpu" && o.given.contains("backend"))
+  if (o.device.name != "cpu" && o.trainer.backend != TrainerOptions().backend)
     fail("--backend {}: it chooses kernels of the CPU; leave it out with --device {}", o.trainer.backend,
          o.device.name);
   check_threads(o.trainer.threads);
@@ -328,7 +328,7 @@ void check(const Options& o) {
     fail("--kinds {}: \"none\" means one stage and cannot be combined with other kinds", fmt::join(o.kinds, " "));
   if (!o.strategies.empty() && !o.strategy.empty())
     fail("--strategy {} cannot be combined with --strategies; name all files after --strategies", o.strategy);
-  o.trainer.optimizer.check();
+  check_optimizer(o.trainer.optimizer);
   check(o.watch);
   check_curves(o);
   if (!(o.scale_compute >= 1e-3 && o.scale_compute <= 1e3))
@@ -370,14 +370,14 @@ std::optional<Options> parse_options(int argc, char** argv, const Program& decla
   if (options.grids.size() == 1 && options.rank_counts.empty()) options.grid = options.grids[0];
   options.trainer.data = options.data;
   options.trainer.on_nan = parse_on_nan(texts.on_nan);
-  options.trainer.dtype = parse_dtype(texts.dtype);
+  options.trainer.dtype = about("--dtype", texts.dtype, [&] { return parse_dtype(texts.dtype); });
   options.size.batch_norm = parse_batch_norm(texts.batch_norm);
   if (!texts.memory_limit.empty()) options.trainer.memory_limit = parse_size("--memory-limit", texts.memory_limit);
   options.trainer.training = options.verb != "evaluate";
   if (options.trainer.dtype == DType::i32) fail("--dtype i32: networks compute in f64, f32, bf16 or f16");
   auto& optimizer = options.trainer.optimizer;
-  optimizer.decay = parse_decay(texts.decay);
-  optimizer.method = parse_method(texts.method);
+  optimizer.decay = about("--decay", texts.decay, [&] { return parse_decay(texts.decay); });
+  optimizer.method = about("--optimizer", texts.method, [&] { return parse_method(texts.method); });
   if (options.verb != "evaluate" && values["rate"].defaulted()) optimizer.rate = usual_rate(optimizer.method);
   if (options.verb != "evaluate") check_used(values, optimizer.method);
   check(options);

@@ -1,6 +1,9 @@
 #include "partita/base/error.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "src/cli/support/option_values.hpp"
 #include "src/cli/support/options.hpp"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -12,12 +15,33 @@ std::vector<std::string> default_kinds() {
   return names;
 }
 
+namespace {
+
+/// Makes the built-in model. If one of its options alone already makes it fail, the message names that option.
+Model make_builtin(const Options& o) {
+  try {
+    return builtin_model(o.model, o.size);
+  } catch (const Error&) {
+    about("--model", o.model, [&] { builtin_model(o.model, {}); });
+    about("--size", o.size.extent, [&] { builtin_model(o.model, {.extent = o.size.extent}); });
+    about("--channels", o.size.channels, [&] { builtin_model(o.model, {.channels = o.size.channels}); });
+    about("--classes", o.size.classes, [&] { builtin_model(o.model, {.classes = o.size.classes}); });
+    about("--width", o.size.width, [&] { builtin_model(o.model, {.width = o.size.width}); });
+    about("--widths", fmt::format("{}", fmt::join(o.size.widths, " ")),
+          [&] { builtin_model(o.model, {.widths = o.size.widths}); });
+    throw;
+  }
+}
+
+}  // namespace
+
 Model make_model(const Options& options, const ModelFactory& factory) {
   if (factory) return factory();
-  Model model = builtin_model(options.model, options.size);
+  Model model = make_builtin(options);
   const auto& layers = model.layers();
   const auto normalizes = [](const Layer& layer) { return layer.op->kind() == "batch_norm"; };
-  if (options.given.contains("batch-norm") && std::none_of(layers.begin(), layers.end(), normalizes))
+  if (options.size.batch_norm.statistics != BatchNorm().statistics &&
+      std::none_of(layers.begin(), layers.end(), normalizes))
     fail("--batch-norm: the model '{}' has no batch normalization; leave it out", model.name());
   return model;
 }
@@ -29,7 +53,8 @@ bool names_strategy(const Options& options) {
 Strategy make_strategy(const Options& options, int ranks) {
   const bool named = names_strategy(options), own = options.declared && options.strategy == declared_strategy;
   Strategy strategy = own ? *options.declared : named ? Strategy::load(options.strategy) : Strategy();
-  if (!options.grid.empty()) strategy = strategy.on(Grid::parse(options.grid));
+  if (!options.grid.empty())
+    strategy = strategy.on(about("--grid", options.grid, [&] { return Grid::parse(options.grid); }));
   if (!named && options.grid.empty() && ranks > 1) {
     strategy = Strategy(fmt::format("data={}", ranks));
     strategy.layer("*", {.output = "N@data"});

@@ -1,8 +1,8 @@
 #include "src/cli/support/watch_options.hpp"
 
 #include "partita/base/error.hpp"
-
-#include <charconv>
+#include "partita/base/plain_text.hpp"
+#include "src/cli/support/number_option.hpp"
 
 namespace partita::cli {
 
@@ -10,10 +10,8 @@ namespace po = boost::program_options;
 
 double WatchOptions::held_out() const {
   if (!validates() || validates_on_test()) return 0;
-  double fraction = 0;
-  const char *begin = validate.data(), *end = begin + validate.size();
-  const auto [last, error] = std::from_chars(begin, end, fraction);
-  if (error != std::errc{} || last != end || !(fraction > 0 && fraction < 1))
+  const double fraction = parse_number<double>(validate).value_or(0);
+  if (!(fraction > 0 && fraction < 1))
     fail(
         "--validate {}: give the fraction of the training set to hold out, between 0 and 1 (e.g. 0.1), or \"test\" for "
         "the test set",
@@ -29,7 +27,7 @@ po::options_description watch_options(WatchOptions& o) {
       "the test set (\"test\")");
   add("best", po::value(&o.best)->value_name("FILE"),
       "write a checkpoint to FILE whenever the validation loss is the lowest so far");
-  add("patience", po::value(&o.patience)->value_name("N"),
+  add("patience", number(&o.patience)->value_name("N"),
       "stop after N epochs in a row without a new lowest validation loss");
   add("log", po::value(&o.log)->value_name("FILE"),
       "write a row per step to FILE as CSV, at once; a training that resumes appends to it");

@@ -174,9 +174,10 @@ void KernelCache::add(const KernelChoices& choices) const {
   // Containers that share a folder may have equal process numbers.
   const std::string partial =
       fmt::format("{}.{}.{}", path_, getpid(), std::chrono::system_clock::now().time_since_epoch().count());
+  std::string text = heading_ + "\n";
+  for (const auto& [problem, algorithm] : all) text += fmt::format("{}: {}\n", problem, algorithm);
   std::ofstream out(partial);
-  out << heading_ << "\n";
-  for (const auto& [problem, algorithm] : all) out << problem << ": " << algorithm << "\n";
+  out << text;
   out.close();
   if (out && std::rename(partial.c_str(), path_.c_str()) == 0) return;
   const std::string why = std::generic_category().message(errno);
@@ -225,7 +226,8 @@ void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, cons
 }
 
 std::string default_kernel_folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
+  // The specification of XDG_CACHE_HOME says that a relative path is invalid and must be ignored.
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/')
     return std::string(cache) + "/partita";
   if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
     return std::string(home) + "/.cache/partita";

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "partita/base/plain_text.hpp"
 #include "partita/comm/device_threads.hpp"
 #include "partita/comm/nccl.hpp"
 #include "partita/comm/staged.hpp"
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <vector>
 
 namespace partita {
@@ -60,12 +60,8 @@ bool uses_nccl(const CudaDevice& device, CardTransport transport, Communicator& 
 int card_of(const std::string& name) {
   if (name == "cuda") return -1;
   constexpr std::string_view prefix = "cuda:";
-  int card = -1;
-  if (name.starts_with(prefix)) {
-    const char* const end = name.data() + name.size();
-    const auto [rest, error] = std::from_chars(name.data() + prefix.size(), end, card);
-    if (error == std::errc() && rest == end && card >= 0) return card;
-  }
+  if (name.starts_with(prefix))
+    if (const auto card = parse_number<int>(name.substr(prefix.size())); card && *card >= 0) return *card;
   fail("there is no device '{}'; there are 'cpu', 'cuda' and, with the number of a card, e.g. 'cuda:0'", name);
 }
 

@@ -1,9 +1,9 @@
 #include "partita/train/run/run_record.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/plain_text.hpp"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <sstream>
 
@@ -20,10 +20,8 @@ constexpr const char* new_run = "add --new-run to start a new training from its 
 /// Parses the whole of a text as a number. Throws Error if it is not one.
 template <class T>
 T parse(const std::string& text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) fail("\"{}\" is not a number", text);
-  return value;
+  if (const auto value = parse_number<T>(text)) return *value;
+  fail("\"{}\" is not a number", text);
 }
 
 /// What a resumed training does if an option differs.

@@ -40,7 +40,7 @@ TEST(MpiMaster, EveryStrategyTrainsToTheSerialResult) {
   const int wanted = lengthy() ? 200 : 12;
   const char* replay = std::getenv("PARTITA_SEED");
   int done = 0, magnifying = 0;
-  for (std::uint64_t seed = replay != nullptr ? std::strtoull(replay, nullptr, 10) : 1; done < wanted; ++seed) {
+  for (std::uint64_t seed = number_from_environment("PARTITA_SEED", 1); done < wanted; ++seed) {
     if (replay != nullptr && done > 0) break;
     const RandomCase drawn(seed);
     if (drawn.strategy.ranks() != world.size()) continue;

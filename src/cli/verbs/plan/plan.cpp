@@ -8,6 +8,7 @@
 #include "partita/strategies/planner/short_rules.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "src/cli/support/compared.hpp"
+#include "src/cli/support/option_values.hpp"
 #include "src/cli/support/plain_axes.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
@@ -149,7 +150,8 @@ int plan(const Options& options, const ModelFactory& factory) {
   if (options.out.empty()) check_free(options.best);
   check_writable({{"--out", file_name(prefix, 1)}});
   wanted.kinds.clear();
-  for (const auto& kind : options.kinds) wanted.kinds.push_back(schedule_generator(parse_schedule_kind(kind)).kind);
+  for (const auto& kind : options.kinds)
+    wanted.kinds.push_back(about("--kinds", kind, [&] { return schedule_generator(parse_schedule_kind(kind)).kind; }));
   std::vector<Planned> found;
   try {
     found = search(model, workload, files, wanted, limit_of(options, files.machine));

@@ -4,6 +4,7 @@
 #include "partita/comm/mpi.hpp"
 #include "src/cli/support/child_process.hpp"
 #include "src/cli/support/command_line.hpp"
+#include "src/cli/support/number_option.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/verbs/scale/scale_results.hpp"
 #include "src/cli/version.hpp"
@@ -28,7 +29,7 @@ po::options_description describe(ScaleOptions& o, ScaleTexts& texts, const std::
   po::options_description all("Usage: " + program + " scale --ranks P... [options] [options of train]");
   add_common_options(all);
   auto add = all.add_options();
-  add("ranks", po::value(&o.ranks)->multitoken()->value_name("P..."),
+  add("ranks", number(&o.ranks)->multitoken()->value_name("P..."),
       "numbers of ranks in ascending order, separated by spaces");
   add("strategy", po::value(&o.strategies)->multitoken()->composing()->value_name("FILE..."),
       "strategy files, each run on the number of ranks of its grid; default: the strategy that the program declares, "
@@ -37,11 +38,11 @@ po::options_description describe(ScaleOptions& o, ScaleTexts& texts, const std::
   add("grid", po::value(&o.grids)->multitoken()->composing()->value_name("AXES..."),
       "grids for any number of ranks; {} stands for the ranks that the other axes leave, e.g. \"data={} y=2\"");
   add("weak", po::bool_switch(&o.weak), "weak scaling: --batch is the number of samples per rank");
-  add("batch", po::value(&o.batch)->default_value(TrainerOptions().batch)->value_name("N"),
+  add("batch", number(&o.batch)->default_value(TrainerOptions().batch)->value_name("N"),
       "samples per step, over all ranks");
-  add("repeats", po::value(&o.repeats)->default_value(o.repeats)->value_name("N"),
+  add("repeats", number(&o.repeats)->default_value(o.repeats)->value_name("N"),
       "runs of every strategy on every number of ranks; each round runs all of them once");
-  add("steps", po::value(&o.steps)->default_value(o.steps)->value_name("N"),
+  add("steps", number(&o.steps)->default_value(o.steps)->value_name("N"),
       fmt::format("timed steps in each run; {} untimed steps come first", uncounted_steps).c_str());
   add("mpiexec", po::value(&texts.launcher)->value_name("CMD"),
       fmt::format("program that starts ranks, with its options, e.g. \"srun --cpu-bind=cores\" (default {})", launcher)

@@ -4,6 +4,7 @@
 #include "partita/strategies/schedule/validate.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/json.hpp"
+#include "src/cli/support/number_option.hpp"
 #include "src/cli/support/schedule_report.hpp"
 #include "src/cli/support/text_file.hpp"
 
@@ -32,17 +33,17 @@ po::options_description describe(ScheduleOptions& o, const std::string& program)
   auto add = all.add_options();
   add("kind", po::value(&o.kind)->default_value(o.kind)->value_name("NAME"), kinds.c_str());
   add("kinds", "list the kinds of schedules and the conditions for each");
-  add("stages", po::value(&r.stages)->default_value(4)->value_name("P"), "number of stages");
-  add("microbatches", po::value(&r.microbatches)->default_value(8)->value_name("M"), "microbatches per step");
-  add("groups", po::value(&r.groups_per_stage)->value_name("V"),
+  add("stages", number(&r.stages)->default_value(4)->value_name("P"), "number of stages");
+  add("microbatches", number(&r.microbatches)->default_value(8)->value_name("M"), "microbatches per step");
+  add("groups", number(&r.groups_per_stage)->value_name("V"),
       "groups of layers per stage; the default depends on the kind");
   add("times", po::value(&o.times)->default_value(o.times)->value_name("F,B,W,COMM"),
       "times of one stage and microbatch, in any unit: forward, backward of the inputs, backward of the weights, and "
       "one transfer between stages");
-  add("memory-limit", po::value(&r.memory_limit)->value_name("A"),
+  add("memory-limit", number(&r.memory_limit)->value_name("A"),
       "memory limit of a stage, in activations of one microbatch; zb-1p, zb-2p and zb-v are generated to fit it, other "
       "kinds are refused if they exceed it");
-  add("filter-memory", po::value(&r.filter_memory)->value_name("A"),
+  add("filter-memory", number(&r.filter_memory)->value_name("A"),
       "the part of these activations that is kept from the backward of the inputs to the backward of the weights; "
       "default: 1 for zb-1p and zb-2p, which are generated to fit in memory, else 0");
   add("csv-in", po::value(&o.csv_in)->value_name("FILE"),

@@ -1,6 +1,7 @@
 #include "src/cli/verbs/simulate/simulate.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/plain_text.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/simgrid/platform.hpp"
@@ -14,7 +15,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string_view>
@@ -79,7 +79,8 @@ std::optional<double> simulated_seconds(std::string_view text) {
   constexpr std::string_view label = "Simulated time: ";
   const auto at = text.find(label);
   if (at == std::string_view::npos) return std::nullopt;
-  return std::strtod(std::string(text.substr(at + label.size())).c_str(), nullptr);
+  text.remove_prefix(at + label.size());
+  return parse_number<double>(text.substr(0, text.find_first_not_of("0123456789.+-e")));
 }
 
 /// Runs SimGrid on the files in the folder. Throws RunFailed if it fails.

@@ -1,9 +1,11 @@
 #include "src/cli/verbs/train/best_epoch.hpp"
 
+#include "partita/base/plain_text.hpp"
+
 #include <fmt/format.h>
 
 #include <cmath>
-#include <sstream>
+#include <string_view>
 
 namespace partita::cli {
 
@@ -19,9 +21,15 @@ bool BestEpoch::add(Index epoch, double loss) {
 std::string BestEpoch::print() const { return fmt::format("{} {} {}", epoch_, loss_, waited_); }
 
 void BestEpoch::restore(const std::string& text) {
-  std::istringstream in(text);
-  BestEpoch read(patience_);
-  if (in >> read.epoch_ >> read.loss_ >> read.waited_) *this = read;
+  const auto first = text.find(' '), last = text.rfind(' ');
+  if (first == last) return;
+  const std::string_view words = text;
+  const auto epoch = parse_number<Index>(words.substr(0, first)), waited = parse_number<Index>(words.substr(last + 1));
+  const auto loss = parse_number<double>(words.substr(first + 1, last - first - 1));
+  if (!epoch || !loss || !waited) return;
+  epoch_ = *epoch;
+  loss_ = *loss;
+  waited_ = *waited;
 }
 
 }  // namespace partita::cli
