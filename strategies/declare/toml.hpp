@@ -1,15 +1,13 @@
 #pragma once
 
 #include "partita/base/error.hpp"
+#include "partita/strategies/declare/toml_text.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #define TOML_EXCEPTIONS 1
@@ -25,6 +23,7 @@ class Reader {
   explicit Reader(const std::string& file) : file_(file) {}
 
   toml::table parse(std::string_view text) const {
+    check_toml_text(text, file_);
     try {
       return toml::parse(text, file_);
     } catch (const toml::parse_error& error) {
@@ -90,14 +89,8 @@ inline std::string quoted(const std::string& text) {
   return out.str();
 }
 
-/// Returns the contents of a file. Throws Error with the kind of file ("strategy") and the system's reason.
-inline std::string read_file(std::string_view kind, const std::string& path) {
-  std::ifstream in(path);
-  if (!in) fail("the {} file {} cannot be read: {}", kind, path, std::generic_category().message(errno));
-  std::string text;
-  std::getline(in, text, '\0');
-  if (in.bad()) fail("the {} file {} cannot be read: {}", kind, path, std::generic_category().message(errno));
-  return text;
-}
+/// Returns the contents of a file. Throws Error with the kind of file ("strategy") and the system's reason. A pipe or
+/// terminal, such as /dev/stdin, is read once in each process; later calls return the same text.
+std::string read_file(std::string_view kind, const std::string& path);
 
 }  // namespace partita

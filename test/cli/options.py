@@ -96,6 +96,32 @@ def test_refused():
     refused("a date", "seed = 2026-11-24\n", "run.toml, line 1, column 8: 'seed' must be a number or a text in quotes")
     refused("a file in a file", 'options = "other.toml"\n', "run.toml, line 1, column 1: 'options' belongs on the command line, not into a file of options")
     refused("a value that is refused later", "\nbatch = 0\n", "--batch 0: it must be 1 or more (--batch is from run.toml, line 2, column 1)")
+    for text, place in (("batch = 8\n\0\nepochs = 3\n", "line 2, column 1"), ("\0" * 40, "line 1, column 1")):
+        refused(f"a NUL byte in {place}", text, f"run.toml, {place}: a NUL byte, which TOML does not allow; the file is damaged, or not a text: write it again")
+    for verb, option in (("explain", "--strategy"), ("explain", "--machine"), ("explain", "--options")):
+        for name, text, part in (("a NUL byte", 'grid = "data=2 y=2"\n\0\n', "run.toml, line 2, column 1: a NUL byte"),
+                                 ("a key of 40,000 parts", ".".join(["a"] * 40000) + " = 1\n", "run.toml, line 1, column 32: a key of more than 16 parts")):
+            status, out, err = run(0, verb, option, write(text))
+            check(f"{option}: {name}", status == 2 and err.startswith(f"partita: {part}") and err.count("\n") == 1 and out == "", f"{status} {err[:500]}")
+    for line, message in (("rate = -0.1", "--rate -0.1: the learning rate is -0.1; it must be more than 0"),
+                          ('optimizer = "adma"', "--optimizer adma: there is no optimizer 'adma' (did you mean 'adam'?)"),
+                          ("momentum = 1.5", "--momentum 1.5: the momentum is 1.5; it must be in [0, 1)"),
+                          ("warm-up = -1", "--warm-up -1: the warm-up is -1 steps; it must be 0 or more"),
+                          ('dtype = "f31"', "--dtype f31: "), ('decay = "square"', "--decay square: "), ('device = "gpu"', "--device gpu: "),
+                          ('transport = "tcp"', "--transport tcp: "), ('grid = "data=0"', '--grid data=0: grid "data=0", column 6: '),
+                          ("size = -3", "--size -3: "), ("width = 1e18", "--width 1e+18: "), ("classes = -1", "--classes -1: "),
+                          ('model = "lenet"', "--model lenet: there is no built-in model 'lenet'"),
+                          ('model = "mlp"\nwidths = [8, -8]', "--widths 8 -8: a hidden layer's width is -8; it must be 1 to 2147483648")):
+        status, out, err = run(1, "train", "--options", write(SMALL + "\n" + line + "\n"))
+        option, number = message.split()[0], 6 if "widths" in line else 5
+        check(f"a bad value of a file: {line}", status == 2 and err.startswith("partita: " + message) and err.count("\n") == 1 and
+              f"({option} is from run.toml, line {number}, column 1)" in err, err)
+    status, _, err = run(0, "explain", "--model", "mlp", "--widths", "8", "-8")
+    check("a number below zero among several", status == 2 and "--widths 8 -8: a hidden layer's width is -8" in err, err)
+    status, out, err = run(1, "train", "--data", "synthetic", "--samples", "16", "--batch", "8", "--no-test", "--kernels=")
+    check("--kernels= is an empty folder", status == 0 and err == "", out + err)
+    status, _, err = run(1, "train", "--json=")
+    check("--json= is refused", status == 2 and "--json is empty; give a value, or leave it out" in err, err)
     status, _, err = run(1, "train", "--options", write("batch = \n"))
     check("not TOML", status == 2 and err.startswith("partita: run.toml, line 1, column 9: ") and err.count("\n") == 1, err)
     for name, words, part in [("missing", ["--options", "none.toml"], "--options none.toml: it cannot be read: No such file or directory"),
@@ -120,6 +146,12 @@ def test_writing():
     status, out, err = run(2, "train", "--options", "a.toml", "--write-options", "b.toml")
     check("what was written is read", status == 0 and err == "", out + err)
     check("write, read and write again gives the same file", read("b.toml") == first, read("b.toml"))
+    for model in ("lenet5", "mlp", "fashion-cnn"):  # the first two have no batch normalization
+        small = ["--model", model, "--size", "16", "--width", "0.125", "--data", "synthetic", "--samples", "8", "--batch", "8", "--no-test"]
+        run(1, "train", *small, "--write-options", "m.toml")
+        for verb in ("train", "explain"):
+            status, out, err = run(0, verb, "--options", "m.toml")
+            check(f"{verb} reads what was written for {model}", status == 0 and (err == "" or verb == "explain"), out + err)
     status, out, err = run(1, "train", "--options", "a.toml", "--write-options", "a.toml")
     check("a file may replace itself", status == 0 and read("a.toml") == first, out + err)
     status, _, err = run(1, "train", *given, "--batch", "0", "--write-options", "c.toml")

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/base/types.hpp"
+#include "partita/strategies/declare/toml_text.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/json.hpp"
 
@@ -29,6 +30,7 @@ class Source {
   explicit Source(const std::string& file) : file_(file) {}
 
   toml::table parse(std::string_view text) const {
+    check_toml_text(text, file_);
     try {
       return toml::parse(text, file_);
     } catch (const toml::parse_error& error) {
