@@ -150,6 +150,69 @@ def overwriting():
     text = "".join(out + err for (out, err), _ in ended)
     check("of two jobs with one --save, one says so and ends", sorted(status for _, status in ended) in ([0, 3], [0, 2]) and
           re.search("(another run has written it meanwhile|it belongs to another run|another run is writing it now)", text), text)
+    # Two jobs that begin at once and save after the same step: exactly one goes on. PARTITA_LONG tries it more often.
+    for attempt in range(40 if os.environ.get("PARTITA_LONG") else 4):
+        jobs = [subprocess.Popen(command("--epochs", 2, "--seed", seed, "--save", f"race{attempt}.h5"), stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True) for seed in (1, 2)]
+        ended = [(job.communicate(timeout=60), job.returncode) for job in jobs]
+        if sorted(status for _, status in ended) not in ([0, 3], [0, 2]) or any(
+                status == 2 and "it belongs to another run" not in err for (_, err), status in ended):
+            check(f"two jobs that save at once, attempt {attempt}", False, ended)
+    check("of jobs that save at once, all but one end with status 3", True)
+
+
+def what_stops_a_save():
+    """It is found before training, and leaves everything as it was."""
+    os.symlink("loopb", "loopa")
+    os.symlink("loopa", "loopb")
+    os.mkdir("folder.h5.partial")
+    with open("victim", "w", encoding="utf-8") as file:
+        file.write("text")
+    os.symlink("victim", "link.h5.partial")
+    for name, part in (("loopa", "Too many levels of symbolic links"), ("folder.h5", "Is a directory"), ("link.h5", "it is a symbolic link")):
+        for option in ("--save", "--best"):
+            more = ["--validate", "0.25"] if option == "--best" else []
+            result = train(option, name, *more)
+            expect(f"{option} {name}", 2, result, f"{option} {name}: .*{part}")
+            check(f"{option} {name}: found before training", "epoch" not in result.stdout, result.stdout)
+    check("links, folders and files stay", os.readlink("loopa") == "loopb" and os.path.isdir("folder.h5.partial") and content("victim") == b"text")
+    unshare = ["unshare", "--mount", "--map-root-user"]
+    if subprocess.run([*unshare, "true"], check=False).returncode == 0:
+        train("--save", "mounted.h5", "--epochs", "1", "--decay-steps", "3")
+        words = " ".join(shlex.quote(word) for word in command("--load", "mounted.h5", "--save", "mounted.h5", "--epochs", "2"))
+        result = subprocess.run([*unshare, "sh", "-c", f"mount --bind mounted.h5 mounted.h5 && {words}"], capture_output=True, text=True, timeout=60,
+                                check=False)
+        expect("--save of a mounted file", 2, result, "--save mounted.h5: .*a file is mounted there")
+    result = train("--load", "mine.h5", "--epochs", "1", "--save", "copy.h5")
+    expect("nothing left to train is saved under another name", 0, result, "nothing is left to train")
+    check("the copy has the same weights", os.path.exists("copy.h5") and
+          losses_after("mine.h5") == losses_after("copy.h5"))
+
+
+def losses_after(path):
+    train("--load", path, "--epochs", "2", "--decay-steps", "6", "--json", "after.json")
+    return losses("after.json")
+
+
+def rates():
+    expect("no step of a fresh run at rate 0", 2, train("--decay", "linear", "--decay-steps", "5", "--steps", "10", "--epochs", "9"),
+           "--decay-steps 5: the learning rate would be 0 after these steps, but 10 are asked for; give --decay-steps 10")
+    expect("a decay that nothing asks for", 0, train("--decay-steps", "5"), "note       --decay-steps 5: it has no effect without --decay")
+    expect("a warm-up beyond the end", 0, train("--warm-up", "1000000000000"), "note       --warm-up 1000000000000: the training has 3 steps, so")
+    result = train("--warm-up", "2", "--decay", "cosine", "--decay-steps", "3")
+    check("a decay to the last step needs no note", result.returncode == 0 and "note" not in result.stdout, result.stdout)
+
+
+def epochs_and_numbers():
+    train("--epochs", 2, "--save", "two.h5", "--overwrite")
+    small = [word for word in command("--load", "two.h5") if word != "--no-test"]
+    small[small.index("train")] = "evaluate"
+    result = subprocess.run(small, capture_output=True, text=True, timeout=60, check=False)
+    expect("evaluate names the epoch of the checkpoint", 0, result, r"test  2  +loss")
+    result = train("--rate", "1e308", "--epochs", 2, "--on-nan", "skip", "--log", "skip.csv")
+    text = result.stdout + result.stderr + content("skip.csv").decode()
+    check("no number is -nan", "-nan" not in text and result.returncode == 0, text)
+    check("an epoch of skipped steps has no loss", "epoch 2    no loss: all steps were skipped" in result.stdout, result.stdout)
 
 
 def start(*arguments):
@@ -236,7 +299,7 @@ def full_output():
 
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
-    for part in (resume_with_every_decay, not_finite, f16, overwriting, signals, saving_every_some_steps, fine_tuning, full_output):
+    for part in (resume_with_every_decay, not_finite, f16, overwriting, what_stops_a_save, rates, epochs_and_numbers, signals, saving_every_some_steps, fine_tuning, full_output):
         began = time.monotonic()
         part()
         print(f"     {part.__name__}: {time.monotonic() - began:.1f} s")

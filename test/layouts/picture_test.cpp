@@ -23,6 +23,14 @@ TEST(Picture, ListsReplicasTogether) {
   EXPECT_NE(picture(layout, 'H', 'W').find("1,3"), std::string::npos);
 }
 
+TEST(Picture, NamesTheRanksOfALaterStage) {
+  const auto layout = Layout::parse("H@y W@x", Shape{{'N', 2}, {'H', 5}, {'W', 4}}, Grid::parse("y=2 x=2", 3));
+  EXPECT_EQ(picture(layout, 'H', 'W'),
+            "        W  [0,2)  [2,4)\n"
+            "H [0,3)      3      4\n"
+            "H [3,5)      5      6\n");
+}
+
 TEST(Picture, HasALineABlockOfRows) {
   const auto layout = Layout::parse("H@(y,x)", Shape{{'H', 10}, {'W', 3}}, Grid::parse("y=2 x=2"));
   const auto text = picture(layout, 'H', 'W');

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 
 namespace partita {
 
@@ -15,5 +16,8 @@ namespace partita {
 /// without locks gives an unlocked descriptor. The lock is an OFD lock (fcntl(2)). It does not interact with the
 /// flock() locks that HDF5 takes for reading.
 int open_locked(const std::string& path, mode_t mode = 0666);
+
+/// The reason in the message of a writer that could not lock its file.
+inline constexpr std::string_view being_written = "another run is writing it now";
 
 }  // namespace partita

@@ -55,4 +55,21 @@ void check_used(const boost::program_options::variables_map& values, Method meth
            name(method));
 }
 
+std::vector<std::string> check_rates(const TrainerOptions& o, Index steps) {
+  const bool decays = o.optimizer.decay != Decay::none;
+  if (decays && o.decay_steps > 0 && o.decay_steps < steps)
+    fail(
+        "--decay-steps {}: the learning rate would be 0 after these steps, but {} are asked for; give --decay-steps "
+        "{}, "
+        "fewer --steps, or --decay none",
+        o.decay_steps, steps, steps);
+  std::vector<std::string> notes;
+  if (!decays && o.decay_steps > 0)
+    notes.push_back(fmt::format("--decay-steps {}: it has no effect without --decay linear or cosine", o.decay_steps));
+  if (o.optimizer.warm_up >= steps)
+    notes.push_back(fmt::format("--warm-up {}: the training has {}, so its learning rate does not reach --rate {}",
+                                o.optimizer.warm_up, counted(steps, "step"), o.optimizer.rate));
+  return notes;
+}
+
 }  // namespace partita::cli

@@ -82,8 +82,29 @@ void add_local_statistics(const Plan& plan, std::vector<std::string>& notes) {
 
 }  // namespace
 
+std::string idle_ranks_note(const Plan& plan) {
+  Index parts = 0, samples = 0, idle = 0, ranks = 0;  // of the layer whose samples are cut into the fewest parts
+  for (const auto& layer : plan.layers) {
+    const Layout& y = layer->y;
+    if (!y.shape().has('N')) continue;
+    const Index cut = y.grid().group_size(y.sharding('N')), extent = y.shape()['N'];
+    if (cut <= extent) return "";
+    if (parts != 0 && cut >= parts) continue;
+    parts = cut;
+    samples = extent;
+    ranks = y.grid().size();
+    idle = ranks / cut * (cut - extent);
+  }
+  if (idle == 0) return "";
+  return fmt::format(
+      "{} of {} have no samples and do nothing, because {}{} cannot be divided into {} parts; use fewer ranks for the "
+      "samples, shard space or channels too, or give a larger --batch",
+      idle, counted(ranks, "rank"), counted(samples, "sample"), plan.microbatches > 1 ? " of a microbatch" : "", parts);
+}
+
 std::vector<std::string> plan_notes(const Plan& plan) {
   std::vector<std::string> notes;
+  if (auto note = idle_ranks_note(plan); !note.empty()) notes.push_back(std::move(note));
   add_local_statistics(plan, notes);
   for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) {
     add_idle_axes(plan, stage, notes);

@@ -12,4 +12,7 @@ namespace partita::cli {
 /// batch normalization over a part of the samples.
 std::vector<std::string> plan_notes(const Plan& plan);
 
+/// Returns the note that ranks are idle because there are fewer samples than parts; "" if no rank is.
+std::string idle_ranks_note(const Plan& plan);
+
 }  // namespace partita::cli

@@ -2,15 +2,22 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <ctime>
+#include <filesystem>
+#include <mutex>
 #include <string>
+#include <system_error>
+#include <utility>
 
 namespace partita {
 
@@ -19,28 +26,48 @@ namespace {
 constexpr std::size_t name_bytes = 48;
 using Name = std::array<char, name_bytes>;  // empty if the rank has no segment
 
-/// The file of a segment in shared memory, until all ranks have mapped it.
+constexpr const char* prefix = "partita-";
+
+/// Removes the files of ranks that were killed between creating a segment and removing its name. A living rank locks
+/// its file; a new file may not be locked yet.
+void remove_abandoned_files() {
+  constexpr std::time_t old = 60;  // seconds
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
+    if (!entry.path().filename().string().starts_with(prefix)) continue;
+    const int file = open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (file < 0) continue;
+    struct stat there {};
+    if (fstat(file, &there) == 0 && there.st_uid == geteuid() && std::time(nullptr) - there.st_ctime > old &&
+        flock(file, LOCK_EX | LOCK_NB) == 0)
+      unlink(entry.path().c_str());
+    close(file);
+  }
+}
+
+/// The file of a segment in shared memory, until all ranks have mapped it. It is locked meanwhile.
 class SegmentFile {
  public:
   /// Creates a file under a new name and reserves its pages.
   explicit SegmentFile(Index bytes) {
+    static std::once_flag once;
+    std::call_once(once, remove_abandoned_files);
     // Ranks in containers may have equal process numbers, and each container its own shared memory. A random number
     // keeps a rank from mapping a segment of its own in place of another rank's, which it cannot reach.
     std::uint64_t number = 0;
-    int file = -1;
     do {
       if (getrandom(&number, sizeof(number), 0) != sizeof(number)) break;
-      fmt::format_to_n(name_.data(), name_.size() - 1, "/partita-{}-{:016x}", getpid(), number);
-      file = shm_open(name_.data(), O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
-    } while (file < 0 && errno == EEXIST);
-    if (file < 0) {
+      fmt::format_to_n(name_.data(), name_.size() - 1, "/{}{}-{:016x}", prefix, getpid(), number);
+      file_ = shm_open(name_.data(), O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
+    } while (file_ < 0 && errno == EEXIST);
+    if (file_ < 0) {
       name_ = {};
       return;
     }
+    static_cast<void>(flock(file_, LOCK_EX));
     int problem = 0;
-    do problem = posix_fallocate(file, 0, bytes);
+    do problem = posix_fallocate(file_, 0, bytes);
     while (problem == EINTR);
-    close(file);
     if (problem != 0) remove();
   }
   ~SegmentFile() { remove(); }
@@ -52,9 +79,11 @@ class SegmentFile {
   void remove() {
     if (name_[0] != '\0') shm_unlink(name_.data());
     name_ = {};
+    if (file_ >= 0) close(std::exchange(file_, -1));
   }
 
   Name name_{};
+  int file_ = -1;
 };
 
 /// Returns the address of a segment, or null.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <future>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "partita/base/open_locked.hpp"
@@ -116,6 +118,10 @@ class OutputFile {
     synchronize(*disk_);
   }
 
+  /// Returns the identity of the complete file.
+  /// @pre finish() was called.
+  std::uint64_t identity() const { return Checksums::read(*disk_).identity(); }
+
   /// Renames the file to its path.
   void commit() {
     if (rename(partial_.c_str(), path_.c_str()) != 0) fail_system();
@@ -134,8 +140,13 @@ class OutputFile {
     if (exists && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode))
       throw Error("its path names something that is not a regular file");
     const bool replaces = exists && S_ISREG(there.st_mode);
-    const int file = replaces ? open_locked(partial_, S_IRUSR | S_IWUSR) : open_locked(partial_);
-    if (file < 0 && errno == EWOULDBLOCK) throw Error("another run is writing it now");
+    const auto open_once = [&] { return replaces ? open_locked(partial_, S_IRUSR | S_IWUSR) : open_locked(partial_); };
+    int file = open_once();
+    for (int tries = 0; file < 0 && errno == EWOULDBLOCK && tries < 20; ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // another run may only be checking that it can write
+      file = open_once();
+    }
+    if (file < 0 && errno == EWOULDBLOCK) throw Error(std::string(being_written));
     if (file < 0 && errno == ELOOP) throw Error("it is a symbolic link; remove it");
     disk_.emplace(file);
     if (replaces && fchmod(*disk_, there.st_mode & 07777) != 0) fail_system();

@@ -1,6 +1,7 @@
 #include "partita/train/run/checkpoint.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/open_locked.hpp"
 
 #include <algorithm>
 #include <array>
@@ -114,6 +115,18 @@ class Writer {
       file_.write(data, to_logical(whole, room));
     });
   }
+
+  /// Throws Error if the path is where a file is mounted, as containers do: no other can take its place.
+  void check_place() const {
+    struct statx there {};
+    if (statx(AT_FDCWD, real_path(path_).c_str(), 0, STATX_TYPE, &there) == 0 &&
+        (there.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0)
+      fail("{}: a file is mounted there, so no new one can replace it; mount its folder, or save to another name",
+           in("cannot rename '" + file_.partial() + "' to it"));
+  }
+
+  /// After commit(): the identity of what was written, even if another file has its name now.
+  std::uint64_t identity() const { return file_.identity(); }
 
   void commit() {
     const Session session;
@@ -317,14 +330,16 @@ void CheckpointFile::load(const std::vector<NamedTensor>& tensors, Communicator&
   });
 }
 
-void save_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors,
-                     const std::map<std::string, std::string>& attributes, Communicator& world) {
+std::uint64_t save_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors,
+                              const std::map<std::string, std::string>& attributes, Communicator& world,
+                              const std::function<void()>& check) {
   check_tensors(path, tensors, world.rank());
   std::optional<Writer> writer;  // rank 0 writes
   if (world.rank() == 0) writer.emplace(path);
   agree_or_throw(world, [&] {
     if (writer) writer->check_replaceable();
     if (writer) writer->create(attributes);
+    if (writer && check) check();
   });
   for (const auto& named : tensors) {
     const Tensor whole = collect(named.tensor, world);
@@ -335,6 +350,18 @@ void save_checkpoint(const std::string& path, const std::vector<NamedTensor>& te
   agree_on_long_work(world, [&] {
     if (writer) writer->commit();
   });
+  return writer ? writer->identity() : 0;
+}
+
+void check_saving(const std::string& path) {
+  Writer writer(path);
+  writer.check_replaceable();
+  writer.check_place();
+  try {
+    writer.create({});
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).find(being_written) == std::string_view::npos) throw;
+  }
 }
 
 void load_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors, Communicator& world) {

@@ -21,10 +21,11 @@ const std::map<std::string, std::string>& CheckpointFile::attributes() const { r
 const std::map<std::string, std::string>& CheckpointFile::tensors() const { refuse(""); }
 std::uint64_t CheckpointFile::identity() const { refuse(""); }
 void CheckpointFile::load(const std::vector<NamedTensor>&, Communicator&) const { refuse(""); }
-void save_checkpoint(const std::string& path, const std::vector<NamedTensor>&,
-                     const std::map<std::string, std::string>&, Communicator&) {
+std::uint64_t save_checkpoint(const std::string& path, const std::vector<NamedTensor>&,
+                              const std::map<std::string, std::string>&, Communicator&, const std::function<void()>&) {
   refuse(path);
 }
+void check_saving(const std::string& path) { refuse(path); }
 void load_checkpoint(const std::string& path, const std::vector<NamedTensor>&, Communicator&) { refuse(path); }
 std::map<std::string, std::string> checkpoint_attributes(const std::string& path) { refuse(path); }
 

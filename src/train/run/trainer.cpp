@@ -249,8 +249,9 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
     if (progress) progress(epoch_, i + 1, steps, result);
     if (training && (stopping_ || step_ >= total_steps_)) break;
   }
-  report.loss /= counted;  // not a number if all steps were skipped
-  report.accuracy /= counted;
+  const auto mean = [&](double sum) { return counted > 0 ? sum / counted : std::numeric_limits<double>::quiet_NaN(); };
+  report.loss = mean(report.loss);
+  report.accuracy = mean(report.accuracy);
   report.seconds = now() - start;
   return report;
 }

@@ -65,7 +65,7 @@ void Trainer::check_weights() {
   if (!wrong.empty()) throw RunFailed(wrong);
 }
 
-void Trainer::save(const std::string& path) {
+std::uint64_t Trainer::save(const std::string& path, const std::function<void()>& check) {
   check_weights();
   counter_->set_label(checkpoint_label);
   RunRecord record;
@@ -79,7 +79,8 @@ void Trainer::save(const std::string& path) {
   predict_checkpoint(true, true);
   auto attributes = record.attributes();
   for (const auto& [key, text] : notes_) attributes[std::string(note_prefix) + key] = text;
-  save_checkpoint(path, parameters_->named_everywhere(plan(), *gradient_grid_, world_.rank()), attributes, *control_);
+  return save_checkpoint(path, parameters_->named_everywhere(plan(), *gradient_grid_, world_.rank()), attributes,
+                         *control_, check);
 }
 
 void Trainer::load(const std::string& path, bool optimizer) {
@@ -101,10 +102,14 @@ void Trainer::load(const CheckpointFile& file, bool optimizer) {
   file.load(named, *control_);
   if (optimizer) parameters_->keep_state(plan(), named);
   parameters_->refresh(stream());
+  step_ = record.step;
+  if (record.samples > 0) {
+    const Index batch = record.options.batch, steps = (record.samples + batch - 1) / batch;  // of an epoch
+    epoch_ = (record.step + steps - 1) / steps;
+  }
   if (!optimizer) return;
   for (const auto& [key, text] : file.attributes())
     if (key.starts_with(note_prefix)) notes_[key.substr(note_prefix.size())] = text;
-  step_ = record.step;
   samples_ = record.samples;
   loaded_decay_ = record.options.optimizer.decay == options_.optimizer.decay ? record.decay_steps : 0;
   const bool scaled = record.options.dtype == DType::f16;  // else the scale of 1 means that there was none

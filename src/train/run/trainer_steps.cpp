@@ -6,11 +6,13 @@
 #include "src/train/run/step_guard.hpp"
 
 #include <cmath>
+#include <limits>
 
 namespace partita {
 
 StepResult Trainer::run(Bound& bound, const Executor::Reader& reader, double rate) {
-  const StepResult result = bound.executor->run(reader, step_, rate);
+  StepResult result = bound.executor->run(reader, step_, rate);
+  if (std::isnan(result.loss)) result.loss = std::numeric_limits<double>::quiet_NaN();  // a sign would be printed
   predicted_ += bound.predicted;
   if (result.skipped) predicted_ -= bound.of_update;
   predict_memory(bound);

@@ -4,6 +4,7 @@
 #include "partita/tensor/dist_tensor.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,8 +34,18 @@ struct NamedTensor {
 /// The file appears under `path` only when it is complete: it is written beside `path`, synchronized and renamed. After
 /// a crash, the old file is still there. If the file cannot be written, throws the same Error on every rank and leaves
 /// no incomplete file.
-void save_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors,
-                     const std::map<std::string, std::string>& attributes, Communicator& world);
+///
+/// If another run writes to `path` now, the message contains being_written (open_locked.hpp).
+///
+/// Rank 0 calls `check` after it has locked the file, so that no other run can write it from then on. If `check` throws
+/// Error, nothing is written. Returns on rank 0 the identity() of the file.
+std::uint64_t save_checkpoint(const std::string& path, const std::vector<NamedTensor>& tensors,
+                              const std::map<std::string, std::string>& attributes, Communicator& world,
+                              const std::function<void()>& check = {});
+
+/// Throws Error if save_checkpoint() could not write to `path`, as far as that can be told before: it creates the file
+/// beside `path` and removes it again. That another run is writing now is no error.
+void check_saving(const std::string& path);
 
 /// A checkpoint that is open for reading. Whatever is read from it comes from one file, even if another file takes its
 /// name meanwhile.

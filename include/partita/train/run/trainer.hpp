@@ -162,8 +162,9 @@ class Trainer {
   Index all_steps(const Dataset& data) const;
 
   /// Writes weights, optimizer state, progress and the options of the training. Throws RunFailed, and leaves the file
-  /// alone, if a weight is not finite. Collective: every rank of `world` calls it.
-  void save(const std::string& path);
+  /// alone, if a weight is not finite. For `check` and the returned identity see save_checkpoint().
+  /// Collective: every rank of `world` calls it.
+  std::uint64_t save(const std::string& path, const std::function<void()>& check = {});
   /// Loads what save() wrote, on any grid. With `optimizer` false it reads only weights and running statistics, for an
   /// evaluation. Throws Error, alike on every rank, for a checkpoint of another model; with `optimizer` also for
   /// another seed, batch, data set or optimizer, because training would take another course. The decay of the learning

@@ -6,6 +6,7 @@
 #include "src/cli/support/compared.hpp"
 #include "src/cli/support/json.hpp"
 #include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/plan_notes.hpp"
 #include "src/cli/support/rank_patterns.hpp"
 #include "src/cli/support/text_file.hpp"
 
@@ -29,6 +30,7 @@ struct Point {
   CostParts parts{};
   Index memory = 0;  ///< bytes of the rank that holds most
   bool fits = true;
+  std::string note{};  ///< "" for none
 };
 
 /// The points of all strategies, and what else there is to say.
@@ -58,6 +60,7 @@ class CurvePrices {
       point.parts = cost.parts;
       point.memory = cost.memory.total;
       point.fits = most_held(cost, limit()).missing == 0;
+      point.note = idle_ranks_note(plan);
     } catch (const Error& error) {
       fail("{} on {} ranks: {}", of.name, of.ranks, error.what());
     }
@@ -91,6 +94,8 @@ Curves priced(const Options& options, CurvePrices& prices) {
     for (const int ranks : options.rank_counts) {
       const auto one = on_ranks(pattern, ranks, options, curves.notes);
       one ? curves.points.push_back(prices.price(*one)) : left_out.push_back(ranks);
+      if (one && !curves.points.back().note.empty())
+        curves.notes.push_back(fmt::format("{} on {} ranks: {}", pattern.name(), ranks, curves.points.back().note));
     }
     if (!left_out.empty())
       curves.notes.push_back(

@@ -1,8 +1,10 @@
 #include "src/cli/verbs/train/checkpoints.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/open_locked.hpp"
 #include "partita/base/real_path.hpp"
 #include "partita/train/run/run_record.hpp"
+#include "src/cli/support/option_values.hpp"
 
 #include <sys/stat.h>
 
@@ -15,6 +17,8 @@
 namespace partita::cli {
 
 namespace {
+
+constexpr std::string_view written_meanwhile = "another run has written it meanwhile";
 
 /// Returns the checkpoint at `path` that `option` would replace; nothing if there is no file or an empty one. Throws
 /// Error for a file that is not a checkpoint.
@@ -63,6 +67,7 @@ std::optional<std::uint64_t> check_replaceable(const char* option, const std::st
         "{} {}: it belongs to another run, {}; continue that run with --load {}, save to another name, or give "
         "--overwrite",
         option, path, describe(*there), path);
+  about(option, path, [&] { check_saving(path); });
   if (!there) return std::nullopt;
   return there->identity();
 }
@@ -170,10 +175,8 @@ bool Checkpoints::is_due(Trainer& trainer, bool ends_epoch) {
 void Checkpoints::check_owner() const {
   const auto there = existing("--save", options_.save);
   if (there && there->identity() != own_)
-    fail(
-        "--save {}: another run has written it meanwhile, {}; it stays as it is, and this run ends; give each run a "
-        "name of its own",
-        options_.save, describe(*there));
+    fail("--save {}: {}, {}; it stays as it is, and this run ends; give each run a name of its own", options_.save,
+         written_meanwhile, describe(*there));
 }
 
 void Checkpoints::save(Trainer& trainer) {
@@ -187,14 +190,14 @@ void Checkpoints::save(Trainer& trainer) {
   problem = agree(world_, problem);
   if (!problem.empty()) throw RunFailed(problem);
   try {
-    trainer.save(options_.save);
+    own_ = trainer.save(options_.save, [this] { check_owner(); });  // now no other run can write it
   } catch (const AgreedError& error) {
+    for (const auto lost : {written_meanwhile, being_written})
+      if (std::string_view(error.what()).find(lost) != std::string_view::npos)
+        throw RunFailed(fmt::format("--save {}: {}", options_.save, error.what()));
     throw AgreedError(error.what() + kept());
   }
   saved_step_ = trainer.steps_done();
-  agree_or_throw(world_, [&] {
-    if (first_) own_ = CheckpointFile(options_.save).identity();
-  });
   if (first_ && std::exchange(asked_, false))
     fmt::print("note       saved {} after {} (SIGUSR1)\n", options_.save, counted(saved_step_, "step"));
 }

@@ -161,6 +161,7 @@ Json Results::pass(const EpochReport& report) const {
 void Results::print_pass(const char* what, const EpochReport& report) const {
   if (!first_) return;
   std::string text = print_result(report.loss, report.accuracy);
+  if (report.skipped == report.steps && std::isnan(report.loss)) text = "no loss: all steps were skipped";
   if (report.counts.has_top5()) text += fmt::format("  top-5 {:.2f}%", 100 * report.counts.top5());
   if (segments_ && report.counts.classes() > 0) text += fmt::format("  mean IoU {:.4f}", report.counts.mean_iou());
   const bool part = report.first > 0 || report.steps < report.all;
@@ -291,7 +292,13 @@ void Results::finish(bool whole) {
   if (first_) print_skipped();
   if (options_.json.empty()) return;
   agree_or_throw(world_, [&] {
-    if (first_) write_text("--json", options_.json, print_json(json));
+    try {
+      if (first_) write_text("--json", options_.json, print_json(json));
+    } catch (const Error&) {
+      if (!noted_) throw;
+      fail("--json {}: it still cannot be written, so the results of this run are lost; see the note above",
+           options_.json);
+    }
   });
 }
 

@@ -6,6 +6,8 @@
 #include "partita/train/data/subset.hpp"
 #include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/open_data.hpp"
+#include "src/cli/support/optimizer_options.hpp"
+#include "src/cli/support/option_values.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
 #include "src/cli/verbs/train/checkpoints.hpp"
@@ -86,8 +88,14 @@ Setup set_up(Options& options, const ModelFactory& factory, Communicator& world)
       static_cast<void>(
           make_kernel(plan.layers[i], std::min(world.rank(), plan.grid_of(static_cast<int>(i)).size() - 1)));
     check_fits(plan, setup.model, given, files, limit_of(options, files.machine));
-    static_cast<void>(make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads));
-    if (options.verb == "train") open_training_data(options, setup);
+    about("--backend", options.trainer.backend,
+          [&] { make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads); });
+    if (options.verb == "train") {
+      open_training_data(options, setup);
+      const auto& o = options.trainer;
+      const Index all = o.epochs * ((setup.training->size() + o.batch - 1) / o.batch);
+      setup.rate_notes = check_rates(o, o.steps > 0 ? std::min(o.steps, all) : all);
+    }
     if (options.test || options.watch.validates_on_test()) setup.test = open_data(options, setup.model, false);
     check_run_fits(options, setup, plan, given, files, messages, world);
     if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");

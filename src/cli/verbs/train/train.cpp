@@ -2,6 +2,7 @@
 
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
+#include "partita/base/real_path.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/plan_notes.hpp"
@@ -70,6 +71,7 @@ void print_header(const Options& options, Trainer& trainer, const Setup& setup) 
                setup.held_out->size() + setup.training->size());
   for (const auto& note : microbatch_notes(setup.strategy, plan)) fmt::print("note       {}\n", note);
   for (const auto& note : plan_notes(plan)) fmt::print("note       {}\n", note);
+  for (const auto& note : setup.rate_notes) fmt::print("note       {}\n", note);
   std::fflush(stdout);  // so that the user sees that the run has begun
 }
 
@@ -156,7 +158,8 @@ class Run {
     if (const auto found = trainer_.notes().find(best_note); found != trainer_.notes().end())
       best_.restore(found->second);
     results_->set_best(best_);
-    if (first_ && done()) print_nothing_left();
+    const bool nothing_left = done();
+    if (first_ && nothing_left) print_nothing_left();
     agree_or_throw(world_, [&] { open_curves(before); });
     record_actions();
     while (!done() && !checkpoints_.stopped()) {
@@ -164,6 +167,7 @@ class Run {
       train_epoch();
     }
     trainer_.executor(options_.trainer.batch, true).record(nullptr);
+    if (nothing_left && real_path(options_.load) != real_path(options_.save)) save();
     if (!options_.trace.empty()) write_trace();
     if (profile) print_profile(*profile, trainer_.steps_done() - before, trainer_.plan().layers, world_);
   }
