@@ -64,9 +64,10 @@ def test_decimals(locale):
 
 
 def test_written_options(locale):
-    given = ["--rate", "0.0125", "--samples", "1234567", "--validate", "0.25", "--timeout", "1000"]
+    given = ["--rate", "0.0125", "--data", "synthetic", "--samples", "12345", "--batch", "1024", "--validate", "0.25", "--timeout", "1000",
+             "--no-test", "--kernels", ""]
     for place, name in (("C", "c.toml"), (locale, "l.toml")):
-        run(place, "train", *TRAIN, *given, "--steps", "1", "--write-options", name, "--batch", "1024")
+        run(place, "train", *given, "--steps", "1", "--write-options", name)
     check(f"--write-options writes the same in {locale}", read("c.toml") == read("l.toml") and "rate = 0.0125" in read("l.toml"), read("l.toml"))
     status, out, err = run(locale, "train", "--options", "l.toml")
     check(f"--options reads what was written in {locale}", status == 0 and "sgd rate 0.0125" in out, out + err)
