@@ -114,7 +114,9 @@ std::optional<Index> proc_bytes(const std::string& file, std::string_view row) {
   for (std::string line; std::getline(in, line);) {
     if (!line.starts_with(row) || line.find(':') != row.size()) continue;
     const auto from = line.find_first_not_of(" \t", row.size() + 1), to = line.find(" kB");
-    const auto kib = from < to ? parse_number<Index>(std::string_view(line).substr(from, to - from)) : std::nullopt;
+    const auto kib = from < to && to != std::string::npos
+                         ? parse_number<Index>(std::string_view(line).substr(from, to - from))
+                         : std::nullopt;
     return kib ? std::optional(*kib * 1024) : std::nullopt;
   }
   return std::nullopt;

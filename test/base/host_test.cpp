@@ -35,7 +35,7 @@ TEST_F(Host, AQuotaOfVersion2) {
   write("sys/fs/cgroup/user.slice/job/cpu.stat", "usage_usec 7\nnr_periods 40\nnr_throttled 12\nthrottled_usec 9\n");
   ASSERT_TRUE(quota());
   EXPECT_EQ(quota()->cores, 1.5);
-  EXPECT_EQ(quota()->period, 0.1);
+  EXPECT_DOUBLE_EQ(quota()->period, 0.1);
   EXPECT_EQ(quota()->throttled, 12);
   write("sys/fs/cgroup/user.slice/cpu.max", "50000 200000\n");  // the group above is tighter
   EXPECT_EQ(quota()->cores, 0.25);
