@@ -81,9 +81,9 @@ AxisSet BatchNormOperator::statistics_axes(const Layout& x) const {
   return axes & all;
 }
 
-// mean[C@b] = sum over a, c of x[N@a C@b H@c] / count, after the ranks have agreed on a number near it. The sums that the backward pass needs are already summed over
-// the statistics axes, so the gradients of scale and shift are not partial over these. They are partial over the other
-// axes that shard x.
+// mean[C@b] = sum over a, c of x[N@a C@b H@c] / count, after the ranks have agreed on a number near it. The sums that
+// the backward pass needs are already summed over the statistics axes, so the gradients of scale and shift are not
+// partial over these. They are partial over the other axes that shard x.
 OperatorLayouts BatchNormOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   const Layout x = basis(request);

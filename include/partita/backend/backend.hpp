@@ -153,8 +153,8 @@ class Backend {
   virtual void group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) = 0;
   /// total[c] += sum over the parts n of sums[s,n,c]
   virtual void add_parts(const Tensor& sums, Index s, const Tensor& total, Stream stream) = 0;
-  /// statistics[0] = mean, statistics[1] = variance, statistics[2] = r, from channel_sums over `count` elements each and
-  /// their centers. If `count` is 0, the mean is 0 and the variance is 1.
+  /// statistics[0] = mean, statistics[1] = variance, statistics[2] = r, from channel_sums over `count` elements each
+  /// and their centers. If `count` is 0, the mean is 0 and the variance is 1.
   virtual void norm_statistics(const Tensor& sums, const Tensor& centers, Index count, double epsilon,
                                const Tensor& statistics, Stream stream) = 0;
   /// The same numbers from a mean and a variance of each channel, for one part.

@@ -13,8 +13,8 @@ namespace partita {
 //     dx = scale * r * (dy - (sum dy + xhat * sum dy*xhat)/count),  xhat = (x - mean) * r
 // Sources: Ioffe and Szegedy 2015 (batch normalization); Wu and He 2018 (groups). The mean and the variance come from
 // sums of x - center and (x - center)^2 about a center near the mean, which all ranks share, so that a large mean costs
-// no accuracy: "shifted data" of Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance", 1983. Sums are
-// formed and communicated in double.
+// no accuracy: "shifted data" of Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance", 1983. Sums
+// are formed and communicated in double.
 
 /// Returns a center for each of `parts` parts and of `groups` groups of the local channels: the largest of the ranks'
 /// own (Backend::channel_centers). Collective: every rank of `ranks` calls it.

@@ -135,8 +135,8 @@ struct GivenStatistics {
   }
 };
 
-/// y = factor * (x - center) + offset. The center is the mean, as far as the type of sums holds it; the rest of the mean
-/// goes into the offset (docs/decisions/032-stable-normalization.md).
+/// y = factor * (x - center) + offset. The center is the mean, as far as the type of sums holds it; the rest of the
+/// mean goes into the offset (docs/decisions/032-stable-normalization.md).
 template <class T>
 struct NormForward {
   using A = Accumulator<T>;
