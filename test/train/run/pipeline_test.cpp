@@ -238,7 +238,10 @@ double loss_of_second_step(const Model& model, const Strategy& first, const Stra
       options.optimizer.method = Method::adam;
       Trainer trainer(model, strategy, options, comm);
       if (begins) trainer.step(data, std::vector<Index>{0, 1, 2, 3, 4, 5, 6});
-      if (begins && !file.empty()) return trainer.save(file);
+      if (begins && !file.empty()) {
+        trainer.save(file);
+        return;
+      }
       if (!begins) trainer.load(file, true);
       const double second_loss = trainer.step(data, std::vector<Index>{7, 8, 9, 10, 11, 12, 13}).loss;
       if (comm.rank() == 0) loss = second_loss;
