@@ -77,7 +77,8 @@ class SharedCollective final : public SharedOperation {
     const auto [begin, count, slot_begin] = part(piece, rank_);
     if (small_) return sum_in_order(out_, slot_of(rank_), counts_[0], slot_of);  // every rank sums everything
     std::byte* mine = output(begin);
-    sum_in_order(mine, input(begin), count, [&](int r) { return slot_of(r) + slot_begin * element(); });
+    const auto from_rank = [&, first = slot_begin](int r) { return slot_of(r) + first * element(); };
+    sum_in_order(mine, input(begin), count, from_rank);
     // The copy is separate from the loop that sums, because the stores of that loop would wait for lines that others
     // have read, and those of a long memcpy do not. On a Xeon two ranks sum 1 MiB in 165 us this way, and in 235 us if
     // the loop stores both.
