@@ -253,11 +253,21 @@ TEST_P(Functors, RowsOfManyChannels) {
 // A grid of blocks has at most 65,535 in a dimension.
 TEST(FunctorParts, MayBeMoreThanAGridHasBlocks) {
   const Index samples = sanitized ? 257 : 65537;  // a sanitizer makes each change of threads slow
-  const Box box(Shape{{'N', samples}, {'C', 1}, {'H', 1}});
-  const Tensor x = Generator{3}.tensor(DType::f64, "NCH", box);
-  const auto numbers = [&](Index count) { return norm_numbers(x, count, samples, 1, MemoryClass::workspace); };
-  const Tensor sums = numbers(2);
-  make_emulated_backend()->channel_sums(x, numbers(1), sums, {});  // about centers that are 0
+  const Box box(Shape{{'N', samples}, {'C', 1}, {'H', 1}}), vector(Shape{{'F', 1}});
+  const Tensor x = Generator{3}.tensor(DType::f64, "NCH", box), y = x.like(box);
+  const auto numbers = [&](Index count) {
+    const Tensor zeros = norm_numbers(x, count, samples, 1, MemoryClass::workspace);
+    zeros.zero({});
+    return zeros;
+  };
+  const Tensor one(DType::f64, "F", vector), zero(DType::f64, "F", vector), statistics = numbers(3), sums = numbers(2);
+  one.set(0, 1);
+  for (Index i = 0; i < samples; ++i) statistics.set(2 * samples + i, 2);  // mean 0, 1 / deviation 2
+  const auto emulated = make_emulated_backend();
+  emulated->norm_forward(x, statistics, one, zero, y, {});
+  for (Index i = 0; i < samples; ++i) ASSERT_EQ(y.get(i), 2 * x.get(i)) << i;
+  if (!lengthy()) return;  // each thread waits at nine barriers: 15 seconds
+  emulated->channel_sums(x, numbers(1), sums, {});
   for (Index i = 0; i < samples; ++i) ASSERT_EQ(sums.get(i), x.get(i)) << i;
 }
 

@@ -1,11 +1,10 @@
 // Prints the loss of a step in f64 or f32 for a normalization of mean + deviation * noise, by mean and grid. Arguments:
 // the kind of normalization, the deviation, the data type, and the means. The type "rounded" is f64 for inputs that are
 // rounded to f32. numerics.py knows the right values: the loss does not depend on the mean.
+#include "partita/base/plain_text.hpp"
 #include "partita/partita.hpp"
 
 #include <fmt/format.h>
-
-#include <cstdlib>
 
 using namespace partita;
 
@@ -23,11 +22,13 @@ Model normalized(const std::string& kind) {
   return m;
 }
 
+double number(const char* text) { return parse_number<double>(text).value(); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const Model model = normalized(argv[1]);
-  const double deviation = std::atof(argv[2]);
+  const double deviation = number(argv[2]);
   const bool rounded = std::string_view(argv[3]) == "rounded";
   for (int i = 4; i < argc; ++i)
     for (const char* grid : {"", "y=4", "data=2 x=3"}) {
@@ -40,7 +41,7 @@ int main(int argc, char** argv) {
         Trainer trainer(model, strategy, options, comm);
         const LocalBatch batch = trainer.make_batch(4);
         fill(batch.images[0].tensor, batch.images[0].shape, [&](Index at) {
-          const double value = std::atof(argv[i]) + deviation * Random(1, 1).normal(at);
+          const double value = number(argv[i]) + deviation * Random(1, 1).normal(at);
           return rounded ? static_cast<float>(value) : value;
         });
         const double loss = trainer.step(batch).loss;

@@ -33,7 +33,7 @@ po::options_description watch_options(WatchOptions& o) {
       "write a row per step to FILE as CSV, at once; a training that resumes appends to it");
   add("tensorboard", po::value(&o.tensorboard)->value_name("DIR"),
       "write the curves to an event file in DIR, which TensorBoard shows");
-  add("check-replicas", po::value(&o.check_replicas)->value_name("N"),
+  add("check-replicas", number(&o.check_replicas)->value_name("N"),
       "compare all replicas of weights and optimizer states, bit for bit, after every N steps and at the end; default: "
       "at the end only; 0: never");
   return group;
