@@ -52,7 +52,10 @@ class NormOracle {
         y_terms_(x.size()),
         dx_terms_(x.size()) {
     const auto count = static_cast<long double>(x.size()) / static_cast<long double>(mean.size());
-    each([&](std::size_t i, std::size_t, std::size_t g) { mean[g] += x[i] / count; });
+    Values first(mean.size());  // a mean of equal numbers is this number
+    for (auto i = x.size(); i-- > 0;) first[shape.group(static_cast<Index>(i))] = x[i];
+    each([&](std::size_t i, std::size_t, std::size_t g) { mean[g] += (x[i] - first[g]) / count; });
+    for (std::size_t g = 0; g < mean.size(); ++g) mean[g] += first[g];
     each(
         [&](std::size_t i, std::size_t, std::size_t g) { variance[g] += (x[i] - mean[g]) * (x[i] - mean[g]) / count; });
     Values of_dy(mean.size()), of_products(mean.size());
