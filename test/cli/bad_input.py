@@ -193,7 +193,7 @@ expect("a checkpoint in place of a device", 1, ["--save", "/dev/null"], "--save 
 expect("results that would overwrite the strategy", 2, ["--strategy", "s.toml", "--json", "s.toml"], r"--strategy and --json both name s\.toml",
        prepare=strategy(RULE.format("*", "N")))
 expect("a shift that leaves nothing", 1, ["--shift", "28"], "--shift 28: an image's H is 28")
-expect("a huge image", 1, ["--size", "2147483648", "--memory-limit", "4GiB"], r"layer 'image' \(input\): a tensor of N=128 C=1 H=2147483648 W=2147483648 has more than 2\^48 elements",
+expect("a huge image", 1, ["--size", "2147483648", "--memory-limit", "4GiB"], r"layer 'image' \(input\): a tensor of N=1 C=1 H=2147483648 W=2147483648 has more than 2\^48 elements",
        verb="explain")
 expect("a huge model", 1, ["--width", "1e18"], "a model's width is 1e.18", verb="explain")
 expect("ranks of very many stages", 1, ["--strategy", "s.toml"], "together have more than 1048576 ranks", verb="explain",

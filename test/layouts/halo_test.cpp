@@ -211,10 +211,10 @@ TEST(Halo, OnlyRanksThatDifferAlongTheAxesOfSpaceMatter) {
         needed.push_back(halo.needed(rank));
       }
       // Of what plan_transfer sends, the rows from the first to the last that the receiver needs.
-      const auto trimmed = [&](std::vector<Transfer> messages, int receiver) {
+      const auto trimmed = [&, reach = windows](std::vector<Transfer> messages, int receiver) {
         for (auto& [peer, box] : messages) {
           const Box own = consumer.owned(receiver < 0 ? peer : receiver);
-          box = inputs ? inputs_of(windows, own, box) : outputs_of(windows, own, box);
+          box = inputs ? inputs_of(reach, own, box) : outputs_of(reach, own, box);
         }
         std::erase_if(messages, [](const Transfer& message) { return message.box.empty(); });
         return messages;

@@ -67,7 +67,7 @@ TEST(DataTypes, ARunInF64SeesTheNumbersOfTheDataSet) {
   // All samples and biases are 0, so y is 0, and the loss is the mean of 1.7e9 + 0.25 i for i = 0 to 4.
   for (const auto& [strategy, grid] :
        {std::pair{Strategy(), ""}, {Strategy("data=2").layer("*", {.output = "N@data"}), "data=2"}})
-    run_threads(strategy.ranks(), [&](Communicator& comm) {
+    run_threads(strategy.ranks(), [&strategy = strategy, grid = grid](Communicator& comm) {
       Trainer trainer(net(), strategy, options(DType::f64), comm);
       Numbers data;
       EXPECT_EQ(trainer.evaluate(data, {}).loss, 1700000000.5) << grid;
