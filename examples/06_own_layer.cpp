@@ -18,7 +18,7 @@
 // epoch 1    loss 1.5392  accuracy 53.22%  0.2 s  6474 images/s
 // epoch 2    loss 0.0671  accuracy 99.90%  0.2 s  6792 images/s
 // test  2    loss 0.0214  accuracy 100.00%  top-5 100.00%  0.1 s  9064 images/s
-// moved      936 messages, 11959680 bytes by all ranks (predicted 936, 11959680)
+// moved      1080 messages, 11959680 bytes by all ranks (predicted 1080, 11959680)
 // memory     11.6 MiB at most on a rank (predicted 11.6 MiB)
 #include <partita/partita.hpp>
 

@@ -10,7 +10,7 @@
 // epoch 2    loss 0.7344  accuracy 80.25%  0.0 s  21464 images/s
 // epoch 3    loss 0.1379  accuracy 94.75%  0.0 s  19719 images/s
 // test  3    loss 0.0335  accuracy 100.00%  0.0 s  30362 images/s
-// moved      688 messages, 3332096 bytes by all ranks (predicted 688, 3332096)
+// moved      784 messages, 3332096 bytes by all ranks (predicted 784, 3332096)
 // memory     11.1 MiB at most on a rank (predicted 11.1 MiB)
 #include <partita/partita.hpp>
 

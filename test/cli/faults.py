@@ -33,9 +33,9 @@ def check(name, holds, shown=""):
         print(shown)
 
 
-def refused(name, result, *parts):
+def refused(name, result, *parts, status=2):
     lines = [line for line in result.stderr.splitlines() if line.startswith("partita: ")]
-    check(name, result.returncode == 2 and len(lines) == 1 and all(part in lines[0] for part in parts),
+    check(name, result.returncode == status and len(lines) == 1 and all(part in lines[0] for part in parts),
           f"status {result.returncode}\n{result.stdout}{result.stderr}")
 
 
@@ -52,7 +52,8 @@ with tempfile.TemporaryDirectory() as folder:
 
     with open(other + ".partial", "wb") as writer:
         fcntl.lockf(writer, fcntl.LOCK_EX)
-        refused("another job is saving to the same file", run("train", *SMALL, "--epochs", "1", "--save", other), other, "another run is writing it now")
+        refused("another job is saving to the same file", run("train", *SMALL, "--epochs", "1", "--save", other), other, "another run is writing it now",
+                status=3)
         check("the other job's partial file stays", os.path.exists(other + ".partial"))
     check("a partial file without its job is replaced", run("train", *SMALL, "--epochs", "1", "--save", other).returncode == 0 and loads(other)[0])
     os.remove(other)
