@@ -97,8 +97,8 @@ def rates_that_are_0(shell):
 
 @case
 def numbers_that_are_not_finite(shell):
-    """A number that is not finite is printed with the sign of a bit (kind of report: C's printf). Right: "nan" in files,
-    and a sentence where no step counts."""
+    """A number that is not finite is printed with the sign of a bit (kind of report: C's printf). Right: "nan" in
+    files, and a sentence where no step counts."""
     words = "train --model mlp --widths 8 --data synthetic --samples 32 --batch 8 --no-test --epochs 3 --dtype f16".split()
     ran = shell.partita(*words, "--rate", 1e30, "--on-nan", "skip", "--log", "log.csv")
     rows = (shell.folder / "log.csv").read_text(encoding="utf-8")
