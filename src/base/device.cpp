@@ -4,6 +4,7 @@
 #include "partita/base/dispatch.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/memory.hpp"
+#include "partita/base/rounded.hpp"
 
 #include <cstdlib>
 #include <cstring>
@@ -102,8 +103,7 @@ void convert(const BoxMove& move) {
       const auto* source = static_cast<const decltype(f)*>(move.from);
       auto* target = static_cast<decltype(t)*>(move.to);
       for_runs(move, [&](Index from, Index to, Index length) {
-        for (Index i = 0; i < length; ++i)
-          target[to + i] = static_cast<decltype(t)>(static_cast<double>(source[from + i]));
+        for (Index i = 0; i < length; ++i) target[to + i] = rounded<decltype(t)>(source[from + i]);
       });
     });
   });

@@ -1,6 +1,7 @@
 #include "partita/base/tensor.hpp"
 
 #include "partita/base/dispatch.hpp"
+#include "partita/base/rounded.hpp"
 
 #include <algorithm>
 
@@ -77,7 +78,7 @@ double Tensor::get(Index i) const {
 }
 
 void Tensor::set(Index i, double value) const {
-  dispatch(dtype_, [&](auto t) { as<decltype(t)>()[i] = static_cast<decltype(t)>(value); });
+  dispatch(dtype_, [&](auto t) { as<decltype(t)>()[i] = rounded<decltype(t)>(value); });
 }
 
 Tensor Tensor::like(const Box& box, Fill fill) const { return like(box, memory_, fill); }

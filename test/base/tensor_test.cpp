@@ -304,6 +304,28 @@ TEST(Convert, RoundsToNearestEven) {
   EXPECT_EQ(y.get(2), -1 - 0x1p-6);
 }
 
+// Numbers within 2^-40 of the middle between two neighbors: a float would hold the middle, which rounds to even.
+TEST(Convert, RoundsADoubleOnce) {
+  for (const auto& [dtype, bits] : {std::pair{DType::bf16, 8}, {DType::f16, 11}}) {
+    const Tensor wide(DType::f64, "C", Box(Shape{{'C', 3000}}));
+    std::vector<double> right;
+    const Random random(1, 1);
+    for (Index i = 0; i < wide.volume(); ++i) {
+      const double sign = i % 2 == 0 ? 1 : -1, leading = (1 + random.uniform(i)) * std::ldexp(1, bits - 1),
+                   exact = i % 3 == 0 ? leading : std::floor(leading) + 0.5 + (i % 3 - 1.5) * 0x1p-40;
+      const double unit = std::ldexp(1, static_cast<int>(i % 11) - 5 - bits);
+      wide.set(i, sign * exact * unit);
+      right.push_back(sign * std::nearbyint(exact) * unit);
+    }
+    const Tensor converted = convert(wide, dtype, {}), set = wide.like(dtype);
+    for (Index i = 0; i < wide.volume(); ++i) {
+      set.set(i, wide.get(i));
+      ASSERT_EQ(converted.get(i), right[static_cast<std::size_t>(i)]) << name(dtype) << " of " << wide.get(i);
+      ASSERT_EQ(set.get(i), right[static_cast<std::size_t>(i)]) << name(dtype) << " of " << wide.get(i);
+    }
+  }
+}
+
 TEST(Convert, KeepsIntegers) {
   const Tensor x(DType::i32, "N", make_box({{0, 2}}));
   x.set(0, -7);

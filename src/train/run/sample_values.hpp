@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/dispatch.hpp"
+#include "partita/base/rounded.hpp"
 #include "partita/base/tensor.hpp"
 
 #include <cmath>
@@ -24,7 +25,7 @@ template <class T, class Value>
 bool copy_channels_last(std::span<const Value> values, Index channels, Index places, T* to) {
   bool finite = true;
   const auto put = [&](Index i) {
-    *to = static_cast<T>(values[static_cast<std::size_t>(i)]);
+    *to = rounded<T>(values[static_cast<std::size_t>(i)]);
     if constexpr (!std::is_integral_v<T>) finite &= (Eigen::numext::isfinite)(*to);
     ++to;
   };
@@ -46,7 +47,7 @@ inline double largest(DType dtype) {
 inline void check_range(std::string_view which, std::span<const double> values, DType dtype) {
   dispatch_float(dtype, [&](auto t) {
     for (const double value : values)
-      if (std::isfinite(value) && !(Eigen::numext::isfinite)(static_cast<decltype(t)>(value)))
+      if (std::isfinite(value) && !(Eigen::numext::isfinite)(rounded<decltype(t)>(value)))
         fail("{} has the value {:g}, but {} holds numbers up to {:g}; scale the values, or use --dtype {}", which,
              value, name(dtype), largest(dtype), std::abs(value) > largest(DType::f32) ? "f64" : "f32");
   });

@@ -200,10 +200,10 @@ Batch Trainer::read(const Executor& executor, int microbatch, Dataset& data, con
     read_augmented(data, samples[n], image, augment ? options_.augmentation : none, options_.seed, epoch_, values);
   };
   const auto which = [&](Index n) { return fmt::format("data set '{}': {}", data.name(), name_of(n)); };
-  if (options_.dtype == DType::f64)
-    write_samples<double>(batch.images, read_image, which);
-  else
+  if (options_.dtype == DType::f32)
     write_samples<float>(batch.images, read_image, which);
+  else
+    write_samples<double>(batch.images, read_image, which);
   if (batch.target.dtype() == DType::i32)
     write_samples<std::int32_t>(
         batch.target, [&](Index n, auto labels) { read_checked_labels(data, samples[n], answer, labels); }, name_of);

@@ -34,7 +34,7 @@ class Dataset {
   /// Reads sample `sample` inside `box`, in the logical row-major order of the box (C H W). Values are scaled to about
   /// unit variance. A run rounds them to its data type, and refuses a number beyond the range of that type.
   virtual void read(Index sample, const Box& box, std::span<double> out) const = 0;
-  /// As `read`, for runs in f32, bf16 and f16. The default rounds what `read` returns. A set whose numbers are no more
+  /// As `read`, for runs in f32. The default rounds what `read` returns. A set whose numbers are no more
   /// exact than f32 can define it too, which saves time and half of the memory of one sample.
   virtual void read_f32(Index sample, const Box& box, std::span<float> out) const;
   /// Shape of one sample's target, without N: no dimension for one label, spatial dimensions for one label per
