@@ -2,7 +2,8 @@
 them. Commands are the lines "// $ ..." in the header of an example, or "$ build/..." in the code blocks of the README
 and of the pages in docs/. A line "..." stands for any number of lines. Times, speeds and process numbers differ from
 run to run and are not compared. In a build without MPI, ranks are threads instead of processes. Arguments: the
-document, and the build folder, which replaces build/ in the commands."""
+document, and the build folder, which replaces build/ in the commands. With --record before them, lines of which only
+numbers differ are written into the document."""
 
 import pathlib
 import re
@@ -74,8 +75,32 @@ def difference(expected, found):
     return "" if skipping or at == len(found) else f"unexpected output: {found[at:at + 3]}"
 
 
+def shape(line):
+    """Returns a line without its numbers."""
+    return re.sub(r"\s*[-+]?\d+(\.\d+)?(e[-+]\d+)?", "#", steady(line))
+
+
+def recorded(expected, found):
+    """Returns (expected line, line found) for the lines of which only numbers differ."""
+    changed, at, skipping = [], 0, False
+    for line in expected:
+        if line == "...":
+            skipping = True
+            continue
+        alike = [i for i in range(at, len(found)) if shape(found[i]) == shape(line)]
+        same = [i for i in alike if steady(found[i]) == steady(line)]
+        if not alike or (not skipping and alike[0] != at):
+            break
+        at = (same or alike)[0] if skipping else at
+        if steady(found[at]) != steady(line):
+            changed.append((line, found[at].rstrip()))
+        at, skipping = at + 1, False
+    return changed
+
+
 def main():
-    document, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    record = sys.argv[1] == "--record"
+    document, build = map(pathlib.Path, sys.argv[1 + record:])
     shown = commands(document)
     failed = not shown
     for command, expected in shown:
@@ -84,6 +109,10 @@ def main():
         words = [str(build / word[6:]) if word.startswith("build/") else word for word in shlex.split(command)]
         run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
         print(f"$ {command}\n{run.stdout}{run.stderr}")
+        if record:
+            for old, new in recorded(expected, run.stdout.splitlines()):
+                document.write_text(document.read_text().replace(old + "\n", new + "\n", 1))
+            continue
         wrong = difference(expected, [steady(line) for line in run.stdout.splitlines()])
         print(wrong)
         failed = failed or run.returncode != 0 or wrong != ""
