@@ -1,33 +1,31 @@
 #include "partita/distconv/norm.hpp"
 
+#include <algorithm>
+
 namespace partita {
 
 namespace {
 
-void reduce_over(Communicator* ranks, const Tensor& numbers, ReduceOp op, Stream stream) {
+void sum_over(Communicator* ranks, const Tensor& numbers, Stream stream) {
   if (ranks != nullptr && ranks->size() > 1 && numbers.volume() > 0)
-    ranks->all_reduce(numbers.data(), numbers.volume(), numbers.dtype(), op, stream).wait(stream);
+    ranks->all_reduce(numbers.data(), numbers.volume(), numbers.dtype(), ReduceOp::sum, stream).wait(stream);
 }
 
 }  // namespace
 
-Tensor norm_centers(Backend& backend, Communicator* ranks, const Tensor& x, Index parts, Index groups, Stream stream) {
-  const Tensor centers = norm_numbers(x, 1, parts, groups, MemoryClass::workspace);
-  backend.channel_centers(x, centers, stream);
-  reduce_over(ranks, centers, ReduceOp::max, stream);
-  return centers;
-}
-
-Tensor norm_statistics(Backend& backend, Communicator* ranks, const Tensor& x, const Tensor& centers, Index count,
+Tensor norm_statistics(Backend& backend, Communicator* ranks, const Tensor& x, Index parts, Index groups, Index count,
                        double epsilon, Stream stream) {
-  const Index parts = centers.extent('N'), channels = x.extent('C'), groups = centers.extent('C');
-  const Tensor sums = norm_numbers(x, 2, parts, channels, MemoryClass::workspace);
+  const Index channels = x.extent('C'), own = x.volume() / std::max<Index>(parts * groups, 1);
+  const auto numbers = [&](Index each, Index of) { return norm_numbers(x, each, parts, of, MemoryClass::workspace); };
+  const Tensor centers = numbers(1, groups), sums = numbers(2, channels);
+  backend.channel_centers(x, centers, stream);
   backend.channel_sums(x, centers, sums, stream);
-  const Tensor grouped = groups == channels ? sums : norm_numbers(x, 2, parts, groups, MemoryClass::workspace);
+  const Tensor grouped = groups == channels ? sums : numbers(2, groups), moments = numbers(4, groups);
   if (groups != channels) backend.group_channels(sums, {}, grouped, stream);
-  reduce_over(ranks, grouped, ReduceOp::sum, stream);
+  backend.norm_moments(grouped, centers, own, count, moments, stream);
+  sum_over(ranks, moments, stream);
   const Tensor statistics = norm_numbers(x, 3, parts, groups, MemoryClass::activations);
-  backend.norm_statistics(grouped, centers, count, epsilon, statistics, stream);
+  backend.norm_statistics(moments, count, epsilon, statistics, stream);
   return statistics;
 }
 
@@ -35,7 +33,7 @@ Tensor norm_gradient_sums(Backend& backend, Communicator* ranks, const Tensor& s
                           const Tensor& dy, Stream stream) {
   const Tensor sums = norm_numbers(x, 2, 1, x.extent('C'), MemoryClass::activations);
   backend.channel_gradient_sums(x, dy, statistics, sums, stream);
-  reduce_over(ranks, sums, ReduceOp::sum, stream);
+  sum_over(ranks, sums, stream);
   return sums;
 }
 

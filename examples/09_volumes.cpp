@@ -14,7 +14,7 @@
 // epoch 2    loss 1.0219  accuracy 48.51%  0.6 s  43 images/s
 // epoch 3    loss 0.9581  accuracy 53.91%  0.6 s  41 images/s
 // ...
-// moved      9560 messages, 255386112 bytes by all ranks (predicted 9560, 255386112)
+// moved      8552 messages, 255554304 bytes by all ranks (predicted 8552, 255554304)
 // memory     19.7 MiB at most on a rank (predicted 19.7 MiB)
 #include <partita/partita.hpp>
 

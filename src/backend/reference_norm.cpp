@@ -1,11 +1,11 @@
 #include "partita/base/dispatch.hpp"
 #include "src/backend/alike.hpp"
 #include "src/backend/functors/center_of.hpp"
+#include "src/backend/functors/moments.hpp"
 #include "src/backend/reference.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -146,8 +146,7 @@ void ReferenceBackend::channel_centers(const Tensor& x, const Tensor& centers, S
           sums[g] += static_cast<double>(value[g * a_group]) - static_cast<double>(values[g * a_group]);
       }
       for (Index g = 0; g < to.channels; ++g)
-        sums[g] = samples == 0 ? -std::numeric_limits<double>::infinity()
-                               : static_cast<double>(values[g * a_group]) + sums[g] / static_cast<double>(samples);
+        if (samples > 0) sums[g] = static_cast<double>(values[g * a_group]) + sums[g] / static_cast<double>(samples);
     }
   });
 }
@@ -212,19 +211,30 @@ void ReferenceBackend::add_parts(const Tensor& sums, Index s, const Tensor& tota
   }
 }
 
-// The mean of d^2 less the square of the mean of d; rounding may leave less than 0.
-void ReferenceBackend::norm_statistics(const Tensor& sums, const Tensor& centers, Index count, double epsilon,
-                                       const Tensor& statistics, Stream) {
-  const Numbers from(sums, 2), about(centers, 1), to(statistics, 3);
+void ReferenceBackend::norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count,
+                                    const Tensor& moments, Stream) {
+  const Numbers from(sums, 2), about(centers, 1), to(moments, 4);
   for (const Numbers& of : {from, about})
-    require(of.parts == to.parts && of.channels == to.channels, "sums and statistics must be of the same channels");
+    require(of.parts == to.parts && of.channels == to.channels, "sums and moments must be of the same channels");
+  const auto mine = static_cast<double>(own), all = static_cast<double>(count);
+  for (Index i = 0; i < to.parts * to.channels; ++i) {
+    const auto numbers = shared_moments(from.of(0, 0)[i], from.of(1, 0)[i], about.of(0, 0)[i], mine, all);
+    for (Index s = 0; s < 4; ++s) to.of(s, 0)[i] = numbers[static_cast<std::size_t>(s)];
+  }
+}
+
+void ReferenceBackend::norm_statistics(const Tensor& moments, Index count, double epsilon, const Tensor& statistics,
+                                       Stream) {
+  const Numbers from(moments, 4), to(statistics, 3);
+  require(from.parts == to.parts && from.channels == to.channels,
+          "moments and statistics must be of the same channels");
   const auto elements = static_cast<double>(count);
   for (Index i = 0; i < to.parts * to.channels; ++i) {
-    const double d = count > 0 ? from.of(0, 0)[i] / elements : 0;
-    const double variance = count > 0 ? std::max(from.of(1, 0)[i] / elements - d * d, 0.0) : 1;
-    to.of(0, 0)[i] = count > 0 ? about.of(0, 0)[i] + d : 0;
-    to.of(1, 0)[i] = variance;
-    to.of(2, 0)[i] = 1 / std::sqrt(variance + epsilon);
+    MeanAndVariance of{0, 1};
+    if (count > 0) of = of_moments({from.of(0, 0)[i], from.of(1, 0)[i], from.of(2, 0)[i], from.of(3, 0)[i]}, elements);
+    to.of(0, 0)[i] = of.mean;
+    to.of(1, 0)[i] = of.variance;
+    to.of(2, 0)[i] = 1 / std::sqrt(of.variance + epsilon);
   }
 }
 

@@ -35,10 +35,11 @@ std::vector<WeightSpec> BatchNormOperator::weights(std::span<const Shape> inputs
           {.name = "running_variance", .shape = channels, .init = Init::ones, .decay = false, .trained = false}};
 }
 
-// Three statistics, and a center and two sums for each channel; in backward two sums. An evaluation takes no sums.
+// Three statistics, and a center, two sums and four moments for each channel; in backward two sums. An evaluation takes
+// no sums.
 HeldNumbers BatchNormOperator::numbers(const Layout& x, int rank, bool training) const {
   const Index channels = x.owned(rank).extent(1);
-  return {.forward = 3 * channels, .backward = training ? 2 * channels : 0, .work = training ? 3 * channels : 0};
+  return {.forward = 3 * channels, .backward = training ? 2 * channels : 0, .work = training ? 7 * channels : 0};
 }
 
 namespace {
@@ -81,9 +82,9 @@ AxisSet BatchNormOperator::statistics_axes(const Layout& x) const {
   return axes & all;
 }
 
-// mean[C@b] = sum over a, c of x[N@a C@b H@c] / count, after the ranks have agreed on a number near it. The sums that
-// the backward pass needs are already summed over the statistics axes, so the gradients of scale and shift are not
-// partial over these. They are partial over the other axes that shard x.
+// mean[C@b] = sum over a, c of x[N@a C@b H@c] / count. The sums that the backward pass needs are already summed over
+// the statistics axes, so the gradients of scale and shift are not partial over these. They are partial over the other
+// axes that shard x.
 OperatorLayouts BatchNormOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   const Layout x = basis(request);
@@ -103,8 +104,7 @@ OperatorLayouts BatchNormOperator::layouts(const LayoutRequest& request) const {
   const auto add = [&](Collective::When when, std::string role, AxisSet over, Index numbers) {
     if (over != 0) layouts.collectives.push_back({when, std::move(role), over, channels, numbers});
   };
-  add(Collective::When::forward, "statistics center", axes, 1);
-  add(Collective::When::forward, "statistics forward", axes, 2);
+  add(Collective::When::forward, "statistics forward", axes, 4);
   if (axes != all) add(Collective::When::forward, "running statistics", all, 2);
   add(Collective::When::backward, "statistics backward", axes, 2);
   return layouts;

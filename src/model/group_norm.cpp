@@ -30,8 +30,8 @@ bool GroupNormOperator::keeps_groups(const Layout& x) const {
   return true;
 }
 
-// Three statistics and a center for each sample and group; two sums for each sample and channel, and for each group,
-// in forward only if that has several channels.
+// Three statistics, a center and four moments for each sample and group; two sums for each sample and channel, and for
+// each group, in forward only if that has several channels.
 HeldNumbers GroupNormOperator::numbers(const Layout& x, int rank, bool /*training*/) const {
   const Box mine = x.owned(rank);
   const Index samples = mine.extent(0), channels = mine.extent(1);
@@ -39,7 +39,7 @@ HeldNumbers GroupNormOperator::numbers(const Layout& x, int rank, bool /*trainin
   const Index sums = 2 * samples * channels, of_groups = 2 * samples * groups;
   return {.forward = 3 * samples * groups,
           .backward = sums + of_groups,
-          .work = samples * groups + sums + (groups == channels ? 0 : of_groups)};
+          .work = 5 * samples * groups + sums + (groups == channels ? 0 : of_groups)};
 }
 
 // mean[N@a G@b] = sum over c of x[N@a C@b H@c] / count, if each shard of C holds whole groups; otherwise C is whole on
@@ -54,8 +54,7 @@ OperatorLayouts GroupNormOperator::layouts(const LayoutRequest& request) const {
   const AxisSet space = sample_axes(x) & ~x.sharding('N');
   if (space == 0) return layouts;
   const Layout groups = x.onto(Shape{{'N', x.shape()['N']}, {'C', norm_.groups}});
-  layouts.collectives.push_back({Collective::When::forward, "statistics center", space, groups, 1});
-  layouts.collectives.push_back({Collective::When::forward, "statistics forward", space, groups, 2});
+  layouts.collectives.push_back({Collective::When::forward, "statistics forward", space, groups, 4});
   if (request.training)
     layouts.collectives.push_back({Collective::When::backward, "statistics backward", space, groups, 2});
   return layouts;

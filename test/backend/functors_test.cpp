@@ -229,14 +229,16 @@ TEST_P(Functors, RowsOfManyChannels) {
         const auto numbers = [&](Index count) {
           return norm_numbers(x, count, parts, x.extent('C'), MemoryClass::workspace);
         };
-        const Tensor centers = numbers(1), moments = numbers(2), statistics = numbers(3), gradients = numbers(2),
-                     db = shift.like(vector);
+        const Tensor centers = numbers(1), moments = numbers(2), shared = numbers(4), statistics = numbers(3),
+                     gradients = numbers(2), db = shift.like(vector);
         const Tensor y = copy_of(x), z = x.like(box), dx = x.like(box), more = copy_of(x);
         backend->bias_forward(shift, y, {});
         backend->bias_backward(dy, db, Write::over, {});
         backend->channel_centers(x, centers, {});
+        const Index count = samples * points / parts;
         backend->channel_sums(x, centers, moments, {});
-        backend->norm_statistics(moments, centers, samples * points / parts, 1e-3, statistics, {});
+        backend->norm_moments(moments, centers, count, count, shared, {});
+        backend->norm_statistics(shared, count, 1e-3, statistics, {});
         backend->norm_forward(x, statistics, scale, shift, z, {});
         backend->channel_gradient_sums(x, dy, statistics, gradients, {});
         backend->norm_backward(x, dy, statistics, gradients, false, scale, samples * points / parts, dx, {});

@@ -136,10 +136,15 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "add_parts", {sums}, {total});
     Kernels::add_parts(sums, s, total, stream);
   }
-  void norm_statistics(const Tensor& sums, const Tensor& centers, Index count, double epsilon, const Tensor& statistics,
+  void norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count, const Tensor& moments,
+                    Stream stream) override {
+    const Touching touching(*declared_, "norm_moments", {sums, centers}, {moments});
+    Kernels::norm_moments(sums, centers, own, count, moments, stream);
+  }
+  void norm_statistics(const Tensor& moments, Index count, double epsilon, const Tensor& statistics,
                        Stream stream) override {
-    const Touching touching(*declared_, "norm_statistics", {sums, centers}, {statistics});
-    Kernels::norm_statistics(sums, centers, count, epsilon, statistics, stream);
+    const Touching touching(*declared_, "norm_statistics", {moments}, {statistics});
+    Kernels::norm_statistics(moments, count, epsilon, statistics, stream);
   }
   void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
                         Stream stream) override {

@@ -140,11 +140,11 @@ class Backend {
   // neighboring channels. With r = 1/sqrt(variance + epsilon) and xhat = (x - mean) * r:
 
   /// centers[0,n,g] = a number near the mean of part n and group g (or channel): the mean of at most
-  /// `center_samples` evenly spread elements, or -infinity if there is none. Equal elements give exactly their value.
+  /// `center_samples` evenly spread elements, or 0 if there is none. Equal elements give exactly their value.
   virtual void channel_centers(const Tensor& x, const Tensor& centers, Stream stream) = 0;
   /// With the deviation d of x from the center of its part and group: sums[0,n,c] = sum of d, sums[1,n,c] = sum of d^2,
   /// over the elements of part n that have channel c. Squares of x itself would lose the variance in their rounding if
-  /// the mean is large. Any center near the data keeps it, and sums about one center add up.
+  /// the mean is large. Any center near the data keeps it.
   virtual void channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) = 0;
   /// sums[0,n,c] = sum of dy, sums[1,n,c] = sum of dy * xhat
   virtual void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
@@ -153,10 +153,15 @@ class Backend {
   virtual void group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) = 0;
   /// total[c] += sum over the parts n of sums[s,n,c]
   virtual void add_parts(const Tensor& sums, Index s, const Tensor& total, Stream stream) = 0;
-  /// statistics[0] = mean, statistics[1] = variance, statistics[2] = r, from channel_sums over `count` elements each
-  /// and their centers. If `count` is 0, the mean is 0 and the variance is 1.
-  virtual void norm_statistics(const Tensor& sums, const Tensor& centers, Index count, double epsilon,
-                               const Tensor& statistics, Stream stream) = 0;
+  /// moments[0] + moments[1] = sum of x, moments[2] + moments[3] = sum of x^2, from channel_sums over `own` elements
+  /// each and their centers. All ranks together have `count` elements: the four numbers add up over ranks, in any
+  /// order, and keep the variance.
+  virtual void norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count, const Tensor& moments,
+                            Stream stream) = 0;
+  /// statistics[0] = mean, statistics[1] = variance, statistics[2] = r, from norm_moments of `count` elements each. If
+  /// `count` is 0, the mean is 0 and the variance is 1.
+  virtual void norm_statistics(const Tensor& moments, Index count, double epsilon, const Tensor& statistics,
+                               Stream stream) = 0;
   /// The same numbers from a mean and a variance of each channel, for one part.
   virtual void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
                                 Stream stream) = 0;

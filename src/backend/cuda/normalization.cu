@@ -13,6 +13,7 @@ namespace partita {
   PARTITA_ELEMENTS(NormForward<T>)                    \
   PARTITA_ELEMENTS(NormBackward<T>)
 PARTITA_FOR_TYPES(PARTITA_NORMALIZATION)
+PARTITA_EACH(NormMoments)
 PARTITA_EACH(NormStatistics)
 
 }  // namespace partita

@@ -48,7 +48,9 @@ class FunctorBackend : public Backend {
                              Stream stream) override;
   void group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) override;
   void add_parts(const Tensor& sums, Index s, const Tensor& total, Stream stream) override;
-  void norm_statistics(const Tensor& sums, const Tensor& centers, Index count, double epsilon, const Tensor& statistics,
+  void norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count, const Tensor& moments,
+                    Stream stream) override;
+  void norm_statistics(const Tensor& moments, Index count, double epsilon, const Tensor& statistics,
                        Stream stream) override;
   void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
                         Stream stream) override;

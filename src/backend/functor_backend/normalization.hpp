@@ -98,12 +98,22 @@ void FunctorBackend<Launcher>::add_parts(const Tensor& sums, Index s, const Tens
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::norm_statistics(const Tensor& sums, const Tensor& centers, Index count, double epsilon,
-                                               const Tensor& statistics, Stream stream) {
-  const NormNumbers from = numbers_in(sums, 2), about = numbers_in(centers, 1), to = numbers_in(statistics, 3);
+void FunctorBackend<Launcher>::norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count,
+                                            const Tensor& moments, Stream stream) {
+  const NormNumbers from = numbers_in(sums, 2), about = numbers_in(centers, 1), to = numbers_in(moments, 4);
   for (const NormNumbers& of : {from, about})
-    require(of.parts == to.parts && of.channels == to.channels, "sums and statistics must be of the same channels");
-  launch_.for_each(to.parts, to.channels, NormStatistics{from, about, to, static_cast<double>(count), epsilon}, stream);
+    require(of.parts == to.parts && of.channels == to.channels, "sums and moments must be of the same channels");
+  launch_.for_each(to.parts, to.channels,
+                   NormMoments{from, about, to, static_cast<double>(own), static_cast<double>(count)}, stream);
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::norm_statistics(const Tensor& moments, Index count, double epsilon,
+                                               const Tensor& statistics, Stream stream) {
+  const NormNumbers from = numbers_in(moments, 4), to = numbers_in(statistics, 3);
+  require(from.parts == to.parts && from.channels == to.channels,
+          "moments and statistics must be of the same channels");
+  launch_.for_each(to.parts, to.channels, NormStatistics{from, to, static_cast<double>(count), epsilon}, stream);
 }
 
 template <class Launcher>

@@ -3,9 +3,9 @@
 #include "partita/base/accumulator.hpp"
 #include "src/backend/functors/center_of.hpp"
 #include "src/backend/functors/launcher.hpp"
+#include "src/backend/functors/moments.hpp"
 
 #include <cmath>
-#include <limits>
 
 namespace partita {
 
@@ -32,7 +32,7 @@ struct ChannelCenters {
   Index a_group, samples, elements;  // channels of a group; the elements of a part and group
   PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
     if (samples == 0) {
-      to(0, part, g) = -std::numeric_limits<double>::infinity();
+      to(0, part, g) = 0;
       return;
     }
     const auto first = static_cast<double>(x[size.offset(part, 0, g * a_group)]);
@@ -110,16 +110,24 @@ struct AddParts {
 };
 
 /// From sums of d and d^2, with d = x - center.
-struct NormStatistics {
+struct NormMoments {
   NormNumbers from, centers, to;
+  double own, count;  // elements of this rank, and of all
+  PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
+    const auto moments = shared_moments(from(0, part, g), from(1, part, g), centers(0, part, g), own, count);
+    for (Index s = 0; s < 4; ++s) to(s, part, g) = moments[static_cast<std::size_t>(s)];
+  }
+};
+
+struct NormStatistics {
+  NormNumbers from, to;
   double count, epsilon;
   PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
-    const double d = count > 0 ? from(0, part, g) / count : 0;
-    const double spread = count > 0 ? from(1, part, g) / count - d * d : 1;
-    const double variance = spread < 0 ? 0 : spread;  // rounding may leave less than 0; NaN stays
-    to(0, part, g) = count > 0 ? centers(0, part, g) + d : 0;
-    to(1, part, g) = variance;
-    to(2, part, g) = 1 / std::sqrt(variance + epsilon);
+    MeanAndVariance of{0, 1};
+    if (count > 0) of = of_moments({from(0, part, g), from(1, part, g), from(2, part, g), from(3, part, g)}, count);
+    to(0, part, g) = of.mean;
+    to(1, part, g) = of.variance;
+    to(2, part, g) = 1 / std::sqrt(of.variance + epsilon);
   }
 };
 

@@ -30,10 +30,8 @@ class GroupNormKernel final : public Kernel {
     auto& saved = state<State>(call);
     Communicator* const ranks = space_ == 0 ? nullptr : &call.grid.along(space_);
     saved.x = x[0];
-    call.label("statistics center");
-    const Tensor centers = norm_centers(backend, ranks, x[0], samples_, groups_, stream);
     call.label("statistics forward");
-    saved.statistics = norm_statistics(backend, ranks, x[0], centers, count_, epsilon_, stream);
+    saved.statistics = norm_statistics(backend, ranks, x[0], samples_, groups_, count_, epsilon_, stream);
     backend.norm_forward(x[0], saved.statistics, call.w[0], call.w[1], y, stream);
   }
 

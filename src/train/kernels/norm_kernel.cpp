@@ -26,10 +26,8 @@ class NormKernel final : public Kernel {
     if (call.training) {
       Communicator* const ranks = along(call, axes_);
       saved.x = x[0];
-      call.label("statistics center");
-      const Tensor centers = norm_centers(backend, ranks, x[0], 1, x[0].extent('C'), stream);
       call.label("statistics forward");
-      saved.statistics = norm_statistics(backend, ranks, x[0], centers, count_, norm_.epsilon, stream);
+      saved.statistics = norm_statistics(backend, ranks, x[0], 1, x[0].extent('C'), count_, norm_.epsilon, stream);
       update_running(call, saved.statistics);
     } else {
       saved.statistics = norm_numbers(x[0], 3, 1, x[0].extent('C'), MemoryClass::activations);

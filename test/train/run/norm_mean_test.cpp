@@ -230,12 +230,13 @@ TEST(NormMean, ALargeOneChangesNothingOnAnyRanks) {
 }
 
 /// The loss of the first step if the images have a mean.
-double loss_of(const Kind& kind, const char* grid, double mean) {
+double loss_of(const Kind& kind, const char* grid, double mean, int microbatches) {
   Model m("loss");
   Value t = m.input("image", {.channels = 3, .spatial = {16, 16}});
   m.mean_squared_error("loss", m.linear("fc", kind.layer(m, t), {.features = 1}));
   Strategy strategy(grid);
   if (*grid != '\0') strategy.layer("*", {.output = "H@y"});
+  strategy.schedule(ScheduleKind::gpipe, microbatches);
   double loss = 0;
   run_threads(strategy.ranks(), [&](Communicator& comm) {
     TrainerOptions options;
@@ -251,12 +252,14 @@ double loss_of(const Kind& kind, const char* grid, double mean) {
 }
 
 TEST(NormMean, TheLossIsThatOfImagesWithoutMean) {
-  for (const Kind& kind : kinds()) {
-    const double right = loss_of(kind, "", 0);
-    for (const char* grid : {"", "y=3", "y=4"})
-      for (const double mean : {1e4, 1e5, 1e6})
-        EXPECT_NEAR(loss_of(kind, grid, mean), right, 1e-9) << kind.name << " of mean " << mean << " on " << grid;
-  }
+  for (const Kind& kind : kinds())
+    for (const int microbatches : {1, 3}) {
+      const double right = loss_of(kind, "", 0, microbatches);
+      for (const char* grid : {"", "y=3", "y=4"})
+        for (const double mean : {1e4, 1e5, 1e6})
+          EXPECT_NEAR(loss_of(kind, grid, mean, microbatches), right, 1e-9)
+              << kind.name << " of mean " << mean << " on " << grid << " in " << microbatches;
+    }
 }
 
 }  // namespace
