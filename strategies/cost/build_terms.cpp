@@ -18,6 +18,7 @@ CostTermBuilder::CostTermBuilder(const Plan& plan, const Machine& machine, const
       machine_(machine),
       actions_(microbatch_actions(plan.workload.training, split)),
       whole_(whole),
+      spans_(plan, machine),
       kernels_(plan, times, actions_) {
   terms_.options.reserve(plan.layers.size());
   terms_.dtype = plan.workload.dtype;
@@ -71,8 +72,8 @@ bool within(const CollectiveOption& a, const CollectiveOption& b, const CostTerm
 /// size on the same links.
 bool within(const LayerMovement& a, const LayerMovement& b, const CostTerms& terms) {
   const Movement &mine = a.movement, &other = b.movement;
-  if (mine.route != other.route || a.pass != b.pass || a.part != b.part || a.hidden_by != b.hidden_by ||
-      a.input != b.input || mine.end - mine.first != other.end - other.first)
+  if (mine.route != other.route || mine.kinds != other.kinds || a.pass != b.pass || a.part != b.part ||
+      a.hidden_by != b.hidden_by || a.input != b.input || mine.end - mine.first != other.end - other.first)
     return false;
   const bool exchange = terms.routes[static_cast<std::size_t>(mine.route)].verb == Verb::exchange;
   if (!exchange && (mine.messages != other.messages || mine.bytes != other.bytes)) return false;
@@ -97,11 +98,6 @@ bool within(const RankTerms& a, const RankTerms& b, const CostTerms& terms) {
   return true;
 }
 
-/// Returns how many ranks a unit of the level holds.
-int unit_of(const Machine& machine, int level) {
-  return static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);
-}
-
 /// One entry per set of equivalent ranks. Ranks that do the same work share the entry of the first of them.
 template <class T>
 class EquivalentRanks {
@@ -120,49 +116,6 @@ class EquivalentRanks {
 };
 
 }  // namespace
-
-/// Returns the world ranks of the collective that `rank` takes part in. `inside` counts those in the rank's unit of the
-/// level below `level`.
-CostTermBuilder::Group CostTermBuilder::group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const {
-  const int world_rank = grid.first_rank() + rank;
-  const int unit = level > 0 ? unit_of(machine_, level - 1) : 1;
-  const int lo = world_rank / unit * unit, end = lo + unit;
-  if (item.axes != 0) {
-    Group group{grid.first_rank() + representative_rank(grid, rank, item.axes), 0, grid.group_size(item.axes), 1};
-    group.last = group.first;
-    for (int a = 0; a < grid.axes(); ++a)
-      if ((item.axes >> a & 1U) != 0) group.last += (grid.extent(a) - 1) * grid.stride(a);
-    if (level > 0) group.inside = count_inside(grid, item.axes, 0, group.first, lo, end);
-    return group;
-  }
-  if (plan_.second_replica && item.purpose == Purpose::replicas) {
-    const int stage = plan_.stage_of_rank(world_rank);
-    const Grid& other_grid = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
-    const auto [first, last] = std::minmax({world_rank, other_grid.first_rank() + rank});
-    return {first, last, 2, first >= lo && last < end ? 2 : 1};
-  }
-  return {0, plan_.ranks() - 1, plan_.ranks(), std::min(end, plan_.ranks()) - lo};
-}
-
-/// Returns where a collective's ranks lie, by level from the inside out. Levels at which it has a single unit are left
-/// out. The other collectives of the kind lie alike: as many of them share a unit as its ranks allow.
-const std::vector<Span>& CostTermBuilder::spans(const PlannedTraffic& item, const Grid& grid, int rank) {
-  const Group whole = group(item, grid, rank, 0);
-  const int top = machine_.level_of(whole.first, whole.last), world_rank = grid.first_rank() + rank;
-  spans_.clear();
-  int inside = 1;
-  double groups = 1;
-  for (int level = 0; level <= top; ++level) {
-    const int ranks = level == top ? whole.ranks : group(item, grid, rank, level + 1).inside;
-    if (ranks > inside) spans_.push_back({level, ranks, inside, groups});
-    if (level == top) break;
-    const int unit = unit_of(machine_, level), first = world_rank / unit * unit;
-    const int there = std::min(first + unit, grid.first_rank() + grid.size()) - std::max(first, grid.first_rank());
-    inside = ranks;
-    groups = std::max(1.0, static_cast<double>(there) / inside);
-  }
-  return spans_;
-}
 
 int CostTermBuilder::number(const Route& route) {
   const auto at = std::find(terms_.routes.begin(), terms_.routes.end(), route) - terms_.routes.begin();
@@ -217,24 +170,31 @@ Movement CostTermBuilder::exchange(const PlannedTraffic& item, int world_rank) {
           static_cast<double>(item.traffic.bytes), first, first + 1};
 }
 
-Movement CostTermBuilder::collective(const PlannedTraffic& item, std::span<const Span> spans) {
+/// `spans`: where the ranks lie, in as many ways as there are `kinds`, one after the other.
+Movement CostTermBuilder::collective(const PlannedTraffic& item, std::span<const Span> spans, int kinds) {
   const auto messages = static_cast<double>(item.traffic.messages), bytes = static_cast<double>(item.traffic.bytes);
-  const auto [known, added] = options_.try_emplace({item.verb, bytes / messages, {spans.begin(), spans.end()}});
+  const auto [known, added] = options_.try_emplace({item.verb, bytes / messages, {spans.begin(), spans.end()}, kinds});
   auto& [first, end] = known->second;
   if (added) {
     first = static_cast<int>(terms_.options.size());
-    add_options(item.verb, spans, bytes / messages, terms_);
+    const std::size_t levels = spans.size() / static_cast<std::size_t>(kinds);
+    for (std::size_t at = 0; at < spans.size(); at += levels)
+      add_options(item.verb, spans.subspan(at, levels), bytes / messages, terms_);
     end = static_cast<int>(terms_.options.size());
   }
   const Span& top = spans.back();
-  return {number({item.verb, top.level, top.ranks, top.inside}), messages, bytes, first, end};
+  int inside = 1;  // the most of them that share a unit
+  for (const Span& span : spans)
+    if (span.level == top.level) inside = std::max(inside, span.inside);
+  return {number({item.verb, top.level, top.ranks, inside}), messages, bytes, first, end, kinds};
 }
 
 // A rank has the same number in the whole grid, since only the extent of the first axis, the major one, differs.
 Movement CostTermBuilder::movement(const PlannedTraffic& item, const Grid& here, int rank) {
   const Grid& grid = whole_ == nullptr ? here : *whole_;
   if (item.verb == Verb::exchange) return exchange(item, grid.first_rank() + rank);
-  return collective(item, spans(item, grid, rank));
+  const auto [spans, kinds] = spans_.of(item, grid, rank);
+  return collective(item, spans, kinds);
 }
 
 KernelTerm CostTermBuilder::kernel(int layer, int rank) const {
@@ -312,6 +272,14 @@ std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder) {
     kept.push_back(std::move(terms));
   }
   return kept;
+}
+
+RankTerms CostTermBuilder::layer_on(int index, int rank) {
+  const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
+  LayerKernels kernels = kernels_.of(layer);
+  LayerWork work{kernels_.on_rank(kernels, rank), {}, {}};
+  add_traffic(work, layer, index, rank);
+  return on_rank(work, plan_.grid_of(index), rank);
 }
 
 /// Returns the axes along which all ranks sum the same amount for a layer, or nullopt if the layer completes nothing.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/strategies/plan/traffic.hpp"
+#include "strategies/cost/collective_spans.hpp"
 #include "strategies/cost/cost_terms.hpp"
 #include "strategies/cost/kernel_terms.hpp"
 
@@ -28,6 +29,8 @@ class CostTermBuilder {
   /// Returns the terms of one microbatch, of the larger size or of the remainder, on the representatives of the layer's
   /// grid. Leaves out ranks that can never take longer than another.
   std::vector<RankTerms> layer(int layer, bool of_remainder);
+  /// Returns the terms of one microbatch of the larger size on a rank of the layer's grid.
+  RankTerms layer_on(int layer, int rank);
   /// Returns the gradient sums of a layer on each examined rank; empty if the layer completes nothing.
   std::vector<GradReduceTerms> sums(int layer);
   /// Returns the terms of the weight update of a group.
@@ -40,21 +43,15 @@ class CostTermBuilder {
   KernelTerm kernel(int layer, int rank) const;
 
  private:
-  /// The world ranks that take part in a collective.
-  struct Group {
-    int first = 0, last = 0, ranks = 1;
-    int inside = 1;  // ranks of the group in the rank's own unit
-  };
-  Group group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const;
-  const std::vector<Span>& spans(const PlannedTraffic& item, const Grid& grid, int rank);
   Movement exchange(const PlannedTraffic& item, int world_rank);
-  Movement collective(const PlannedTraffic& item, std::span<const Span> spans);
+  Movement collective(const PlannedTraffic& item, std::span<const Span> spans, int kinds);
   int number(const Route& route);
   /// All that the options of a collective depend on.
   struct Collective {
     Verb verb;
     double bytes;
     std::vector<Span> spans;
+    int kinds;
     auto operator<=>(const Collective&) const = default;
   };
   /// What one rank does for one microbatch of a layer.
@@ -72,11 +69,11 @@ class CostTermBuilder {
   const Machine& machine_;
   std::span<const Action::Kind> actions_;  // of a microbatch
   const Grid* whole_;
+  CollectiveSpans spans_;
   KernelTerms kernels_;
   std::vector<bool> completes_;  // by layer: it completes a bucket; filled when sums are first needed
   CostTerms terms_;
   std::map<std::pair<int, AxisSet>, std::vector<int>> ranks_;  // by stage and irregular axes: the examined ranks
-  std::vector<Span> spans_;                                    // of the collective that is being priced
   std::map<Collective, std::pair<int, int>> options_;          // where the options of each collective stand
 };
 

@@ -4,6 +4,7 @@
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/build_terms.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
+#include "strategies/cost/sums_under_way.hpp"
 #include "strategies/cost/symmetry.hpp"
 #include "strategies/cost/worst_ranks.hpp"
 #include "strategies/plan/layer_ops.hpp"
@@ -274,32 +275,28 @@ class CostFormula::Parts {
     return priced;
   }
 
-  /// Returns the times of a group, and the seconds of its gradient sums that computation hides. The gradient sums of a
-  /// bucket start when the backward pass of the last microbatch has completed it, and they travel one after the other.
-  /// The part that cannot overlap with computation delays the backward pass.
+  /// Returns the times of a group, and the seconds of its gradient sums that computation hides. The sums of a bucket
+  /// start when the last action of the last microbatch has completed it. They hide behind what that action still
+  /// computes, as far as that hides no halo.
   std::pair<GroupTimes, double> times_of(const Group& group, const MachineRates& rates, const Priced& priced) const {
+    const bool split = actions_.back() == Action::Kind::backward_filter;
     GroupTimes times{0, 0, 0, 0, 0};
-    double now = 0, link_free = 0, overlapped = 0;
+    SumsUnderWay under_way;
     for (const auto& [index, distinct, sums] : group.layers) {
       const LayerCost& layer = priced.layers[static_cast<std::size_t>(distinct)];
-      const double data = layer.backward_data.total(), filter = layer.backward_filter.total();
       times.forward += layer.forward.total();
-      times.backward_data += data;
-      times.backward_filter += filter;
-      now += data + filter;
+      times.backward_data += layer.backward_data.total();
+      times.backward_filter += layer.backward_filter.total();
+      under_way.compute(layer.backward_filter.room + (split ? 0 : layer.backward_data.room));
       if (sums < 0) continue;
       const GradReduceCost& reduce = priced.sums[static_cast<std::size_t>(sums)];
-      const double exposed = reduce.seconds * (1 - reduce.overlap);
-      now += exposed;
-      link_free = std::max(link_free, now) + reduce.seconds * reduce.overlap;
-      overlapped += reduce.seconds * reduce.overlap;
-      times.reduce += exposed + reduce.replicas;
+      under_way.start(reduce.seconds, reduce.overlap);
+      times.reduce += reduce.replicas;
       times.step += reduce.after;
     }
-    const double late = std::max(0.0, link_free - now);
-    times.reduce += late;
+    times.reduce += under_way.exposed();
     times.step += rates.update(group.update);
-    return {times, overlapped - std::min(overlapped, late)};
+    return {times, under_way.hidden()};
   }
 
   /// Adds the times of transfers between stages; a gradient takes as long as its output. The part that overlaps with

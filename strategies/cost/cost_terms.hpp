@@ -23,8 +23,11 @@ struct Route {
 struct Movement {
   int route = 0;  ///< index into CostTerms::routes
   double messages = 0, bytes = 0;
-  int first = 0,
-      end = 0;  ///< the range of its options: the ways to run one call of a collective, or the whole exchange
+  /// The range of its options: the ways to run one call of a collective, or the whole exchange. If the ranks of a
+  /// collective lie in different ways, e.g. 9 ranks on nodes of 8, the range has all options of each, one after the
+  /// other. The ranks run the same option, which takes as long as for the slowest of them.
+  int first = 0, end = 0;
+  int kinds = 1;  ///< in how many ways they lie
 };
 
 /// A value of LayerMovement::hidden_by: the forward that a backward pass recomputes.
@@ -52,7 +55,9 @@ struct KernelTerm {
   std::array<double, 3> seconds{};    ///< measured seconds by pass
   std::array<double, 3> forwards{};   ///< by pass: how many kernels of the forward pass it runs
   std::array<double, 3> backwards{};  ///< by pass: how many kernels of the backward pass it runs
-  bool recomputes = false;            ///< backward data starts with a recomputed forward
+  /// By pass: bytes moved to add the gradients of a microbatch to sums in another type (Plan::gradient_dtype).
+  std::array<double, 3> added{};
+  bool recomputes = false;  ///< backward data starts with a recomputed forward
   bool operator==(const KernelTerm&) const = default;
 };
 

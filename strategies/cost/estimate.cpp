@@ -13,12 +13,13 @@ PassCost& PassCost::operator+=(const PassCost& other) {
   product += other.product;
   collective += other.collective;
   hidden += other.hidden;
+  room += other.room;
   return *this;
 }
 
 PassCost PassCost::operator*(double factor) const {
-  return {compute * factor, halo * factor,       redistribution * factor,
-          product * factor, collective * factor, hidden * factor};
+  return {compute * factor, halo * factor, redistribution * factor, product * factor, collective * factor,
+          hidden * factor,  room * factor};
 }
 
 Cost estimate(const Plan& plan, const Machine& machine, const KernelTimes& times) {
@@ -66,8 +67,8 @@ std::vector<int> representatives_with(const Grid& grid, AxisSet every, Middle&& 
   return ranks;
 }
 
-/// True if the ranks along some axes neither fill units of a level nor divide them. Which of them meet at a border then
-/// depends on their coordinates along all axes.
+}  // namespace
+
 bool straddles(const Grid& grid, const Machine& machine) {
   for (const Level& level : machine.levels) {
     const auto unit = static_cast<int>(level.ranks.value);
@@ -78,8 +79,6 @@ bool straddles(const Grid& grid, const Machine& machine) {
   }
   return false;
 }
-
-}  // namespace
 
 std::vector<int> representatives(const Grid& grid, AxisSet every) {
   return representatives_with(grid, every, [&](int axis) { return grid.extent(axis) / 2; });

@@ -17,27 +17,24 @@ double seconds_per_byte(const Level& level, const Link& link) {
   return most > 0 ? 1 / (most * std::min(1.0, busy / link.sharing)) : never;
 }
 
-/// Seconds that can overlap with computation, and those that cannot. The slowest ranks of both kinds count, which may
-/// be two: if one rank stood for both, a faster link could make another one stand for them, with more to wait for.
-struct Seconds {
-  double exposed = 0, hidden = 0;
-  void add(double seconds, double overlap) {
-    exposed += seconds * (1 - overlap);
-    hidden += seconds * overlap;
-  }
-  void at_least(const Seconds& other) {
-    exposed = std::max(exposed, other.exposed);
-    hidden = std::max(hidden, other.hidden);
-  }
-  double total() const { return exposed + hidden; }
-  double overlap() const { return total() > 0 ? hidden / total() : 0; }
-};
+Seconds split(double seconds, double overlap) { return {seconds * (1 - overlap), seconds * overlap}; }
 
 double total(const LayerCost& cost) {
   return cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total();
 }
 
 }  // namespace
+
+Seconds& Seconds::operator+=(const Seconds& other) {
+  exposed += other.exposed;
+  hidden += other.hidden;
+  return *this;
+}
+
+void Seconds::at_least(const Seconds& other) {
+  exposed = std::max(exposed, other.exposed);
+  hidden = std::max(hidden, other.hidden);
+}
 
 MachineRates::MachineRates(const CostTerms& terms, const Machine& machine)
     : terms_(terms), machine_(machine), gamma_(3 / machine.memory_bandwidth.value) {
@@ -46,18 +43,18 @@ MachineRates::MachineRates(const CostTerms& terms, const Machine& machine)
     kernels_[static_cast<std::size_t>(kind)] = {machine.peak(kind, terms.dtype).value, machine.share(kind, terms.dtype),
                                                 efficiency == nullptr ? 0 : efficiency->width.value};
   }
-  ways_.reserve(terms.routes.size());
+  measured_.reserve(terms.routes.size());
   for (const Route& route : terms.routes) {
     const Level& level = machine.levels[static_cast<std::size_t>(route.level)];
     const auto found = level.verbs.find({route.verb, route.ranks, route.inside});
-    ways_.push_back({level.overlap.value, found == level.verbs.end() ? nullptr : &found->second});
+    measured_.push_back(found == level.verbs.end() ? nullptr : &found->second);
   }
   links_.reserve(terms.links.size());
   for (const Link& link : terms.links) {
     const Level& level = machine.levels[static_cast<std::size_t>(link.level)];
     const auto found = level.verbs.find({Verb::exchange, 2, 1});
-    links_.push_back(
-        {level.latency.value, seconds_per_byte(level, link), found == level.verbs.end() ? nullptr : &found->second});
+    links_.push_back({level.latency.value, seconds_per_byte(level, link), level.overlap.value,
+                      found == level.verbs.end() ? nullptr : &found->second});
   }
 }
 
@@ -71,16 +68,42 @@ double MachineRates::seconds(const CollectiveOption& option) const {
   return (option.together ? slowest : sum) + combining_seconds(option.combined);
 }
 
+/// Levels that are busy at the same time keep the rank from computing as long as the one that does so longest.
+double MachineRates::overlap(const CollectiveOption& option) const {
+  Seconds sum, slowest;
+  for (const LinkUse& use : uses(option)) {
+    const LinkRate& link = rate(use);
+    const double seconds = use.rounds * link.latency + use.bytes * link.per_byte;
+    sum += split(seconds, link.overlap);
+    slowest.exposed = std::max(slowest.exposed, seconds * (1 - link.overlap));
+    slowest.hidden = std::max(slowest.hidden, seconds);
+  }
+  if (!option.together) return sum.overlap();
+  return slowest.hidden > 0 ? 1 - slowest.exposed / slowest.hidden : 0;
+}
+
 const CollectiveOption& MachineRates::cheapest(const Movement& movement) const {
   const CollectiveOption* best = nullptr;
   double least = 0;
-  for (const CollectiveOption& each : options(movement))
+  for (int number = 0; number < options(movement); ++number) {
+    const CollectiveOption& each = option(movement, number);
     if (const double seconds = this->seconds(each);
         best == nullptr || (seconds < least && machine_.collectives.has(each.levels))) {  // the first one is flat
       least = seconds;
       best = &each;
     }
+  }
   return *best;
+}
+
+const CollectiveOption& MachineRates::option(const Movement& movement, int number) const {
+  const auto of_kind = [&](int kind) -> const CollectiveOption& {
+    return terms_.options[static_cast<std::size_t>(movement.first + kind * options(movement) + number)];
+  };
+  int slowest = 0;
+  for (int kind = 1; kind < movement.kinds; ++kind)
+    if (seconds(of_kind(kind)) > seconds(of_kind(slowest))) slowest = kind;
+  return of_kind(slowest);
 }
 
 double MachineRates::exchange_seconds(const LinkUse& use, double turns) const {
@@ -89,16 +112,17 @@ double MachineRates::exchange_seconds(const LinkUse& use, double turns) const {
   return std::min(use.rounds, turns) * link.latency + use.bytes * link.per_byte;
 }
 
-double MachineRates::seconds(const Movement& movement) const {
+Seconds MachineRates::seconds(const Movement& movement) const {
   if (terms_.routes[static_cast<std::size_t>(movement.route)].verb == Verb::exchange) {
-    const CollectiveOption& messages = options(movement).front();
-    double sum = 0;
-    for (const LinkUse& use : uses(messages)) sum += exchange_seconds(use, messages.turns);
+    const CollectiveOption& messages = option(movement, 0);
+    Seconds sum;
+    for (const LinkUse& use : uses(messages)) sum += split(exchange_seconds(use, messages.turns), rate(use).overlap);
     return sum;
   }
-  const Way& way = this->way(movement);
-  if (way.measured != nullptr) return movement.messages * way.measured->seconds(movement.bytes / movement.messages);
-  return movement.messages * seconds(cheapest(movement));
+  const CollectiveOption& option = cheapest(movement);
+  const Curve* const measured = this->measured(movement);
+  const double once = measured != nullptr ? measured->seconds(movement.bytes / movement.messages) : seconds(option);
+  return split(movement.messages * once, overlap(option));
 }
 
 double MachineRates::share(const KernelTerm& kernel) const {
@@ -125,7 +149,8 @@ LayerCost MachineRates::layer(const RankTerms& of) const {
     const double backward =
         of.kernel.backward_bytes == of.kernel.bytes ? forward : seconds(of.kernel, of.kernel.backward_bytes);
     for (std::size_t pass = 0; pass < passes.size(); ++pass)
-      passes[pass]->compute = of.kernel.forwards[pass] * forward + of.kernel.backwards[pass] * backward;
+      passes[pass]->compute = of.kernel.forwards[pass] * forward + of.kernel.backwards[pass] * backward +
+                              of.kernel.added[pass] / machine_.memory_bandwidth.value;
   }
   const double recomputed = of.kernel.recomputes ? cost.forward.compute : 0;
   // seconds of computation that hide nothing yet
@@ -133,24 +158,35 @@ LayerCost MachineRates::layer(const RankTerms& of) const {
                                cost.backward_filter.compute, recomputed};
   for (const LayerMovement& each : of.movements) {
     PassCost& pass = *passes[each.pass];
-    const double taken = seconds(each.movement);
+    const Seconds taken = seconds(each.movement);
     double hidden = 0;
     if (each.hidden_by >= 0) {
       double& room = unused[static_cast<std::size_t>(each.hidden_by)];
-      hidden = std::min(taken * way(each.movement).overlap, room);
+      hidden = std::min(taken.hidden, room);
       room -= hidden;
       passes[static_cast<std::size_t>(each.hidden_by == recomputed_forward ? 1 : each.hidden_by)]->hidden += hidden;
     }
-    pass.*each.part += taken - hidden;
-    if (each.input) cost.inputs += taken;
+    pass.*each.part += taken.total() - hidden;
+    if (each.input) cost.inputs += taken.total();
   }
   return cost;
 }
 
+/// While sums travel, a rank goes on with its computing c, but not with its communication n. On the slowest ranks both
+/// take max(c + n, sums + n), so that the sums can hide behind the largest c + n less the largest n.
 LayerCost MachineRates::layer(const std::vector<RankTerms>& ranks) const {
+  constexpr std::array passes{&LayerCost::forward, &LayerCost::backward_data, &LayerCost::backward_filter};
   LayerCost most = layer(ranks.front());
-  for (std::size_t i = 1; i < ranks.size(); ++i)
-    if (const LayerCost cost = layer(ranks[i]); total(cost) > total(most)) most = cost;
+  std::array<double, passes.size()> communication{};
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const LayerCost cost = i == 0 ? most : layer(ranks[i]);
+    if (total(cost) > total(most)) most = cost;
+    for (std::size_t pass = 0; pass < passes.size(); ++pass)
+      communication[pass] =
+          std::max(communication[pass], (cost.*passes[pass]).communication() + (cost.*passes[pass]).hidden);
+  }
+  for (std::size_t pass = 0; pass < passes.size(); ++pass)
+    (most.*passes[pass]).room = std::max(0.0, (most.*passes[pass]).total() - communication[pass]);
   return most;
 }
 
@@ -160,9 +196,9 @@ GradReduceCost MachineRates::grad_reduce(const std::vector<GradReduceTerms>& ran
   for (const GradReduceTerms& rank : ranks) {
     Seconds mine;
     double replicas = 0, after = 0;
-    for (const Movement& each : rank.sums) mine.add(seconds(each), way(each).overlap);
-    for (const Movement& each : rank.replicas) replicas += seconds(each);
-    for (const Movement& each : rank.after) after += seconds(each);
+    for (const Movement& each : rank.sums) mine += seconds(each);
+    for (const Movement& each : rank.replicas) replicas += seconds(each).total();
+    for (const Movement& each : rank.after) after += seconds(each).total();
     sums.at_least(mine);
     most.replicas = std::max(most.replicas, replicas);
     most.after = std::max(most.after, after);
@@ -178,11 +214,7 @@ double MachineRates::update(const UpdateTerms& terms) const {
 
 StageTransfer MachineRates::transfer(const std::vector<Movement>& ranks) const {
   Seconds most;
-  for (const Movement& each : ranks) {
-    Seconds mine;
-    mine.add(seconds(each), way(each).overlap);
-    most.at_least(mine);
-  }
+  for (const Movement& each : ranks) most.at_least(seconds(each));
   return {most.total(), most.overlap()};
 }
 

@@ -8,33 +8,46 @@
 
 namespace partita {
 
+/// Seconds that can overlap with computation, and those that cannot. The slowest ranks of both kinds count, which may
+/// be two: if one rank stood for both, a faster link could make another one stand for them, with more to wait for.
+struct Seconds {
+  double exposed = 0, hidden = 0;
+  Seconds& operator+=(const Seconds& other);
+  void at_least(const Seconds& other);
+  double total() const { return exposed + hidden; }
+  double overlap() const { return total() > 0 ? hidden / total() : 0; }
+};
+
 /// Turns terms into seconds with the constants of a machine.
 /// @pre The terms and the machine outlive it.
 class MachineRates {
  public:
   MachineRates(const CostTerms& terms, const Machine& machine);
 
-  /// A route with the constants of the machine.
-  struct Way {
-    double overlap = 0;               ///< the share of its seconds that can overlap
-    const Curve* measured = nullptr;  ///< measurements of a collective with these ranks, or null
-  };
   /// Links with the constants of the machine: seconds per message and per byte.
   struct LinkRate {
-    double latency = 0, per_byte = 0;
+    double latency = 0, per_byte = 0, overlap = 0;
     const Curve* measured = nullptr;  ///< measurements of exchanges, or null
   };
-  const Way& way(const Movement& movement) const { return ways_[static_cast<std::size_t>(movement.route)]; }
+  /// Returns the measurements of a collective with the ranks of a movement, or null.
+  const Curve* measured(const Movement& movement) const { return measured_[static_cast<std::size_t>(movement.route)]; }
   const LinkRate& rate(const LinkUse& use) const { return links_[static_cast<std::size_t>(use.link)]; }
-  double seconds(const Movement& movement) const;
+  /// Returns the seconds of a movement. The part on each level overlaps as far as that level allows.
+  Seconds seconds(const Movement& movement) const;
   /// Returns the seconds of messages of an exchange over one kind of links; `turns` as in CollectiveOption.
   double exchange_seconds(const LinkUse& use, double turns) const;
   /// Returns the seconds of one call of a collective by one of its options.
   double seconds(const CollectiveOption& option) const;
+  /// Returns the share of these seconds that can overlap with computation.
+  double overlap(const CollectiveOption& option) const;
   /// Returns the seconds to add bytes to as many others.
   double combining_seconds(double bytes) const { return bytes * gamma_; }
-  /// Returns the cheapest option of a collective.
+  /// Returns the cheapest option of a collective, as the ranks run it that take longest.
   const CollectiveOption& cheapest(const Movement& movement) const;
+  /// Returns the number of ways to run a movement.
+  int options(const Movement& movement) const { return (movement.end - movement.first) / movement.kinds; }
+  /// Returns one of them, as the ranks run it that take longest.
+  const CollectiveOption& option(const Movement& movement, int number) const;
   /// Returns the share of the machine's peak that a kernel reaches.
   double share(const KernelTerm& kernel) const;
   /// Returns the seconds of one kernel, which moves `bytes` through memory, at the machine's rates.
@@ -46,11 +59,6 @@ class MachineRates {
   GradReduceCost grad_reduce(const std::vector<GradReduceTerms>& ranks) const;
   double update(const UpdateTerms& terms) const;
   StageTransfer transfer(const std::vector<Movement>& ranks) const;
-  /// Returns the ways to run a movement.
-  std::span<const CollectiveOption> options(const Movement& movement) const {
-    return std::span(terms_.options)
-        .subspan(static_cast<std::size_t>(movement.first), static_cast<std::size_t>(movement.end - movement.first));
-  }
   /// Returns what an option sends over each kind of links.
   std::span<const LinkUse> uses(const CollectiveOption& option) const {
     return std::span(terms_.uses)
@@ -66,9 +74,9 @@ class MachineRates {
     const Curve* reached = nullptr;  // the share of the peak; null if it is all of it
     double width = 0;                // Efficiency::width
   };
-  std::array<KernelRate, 3> kernels_;  // by KernelKind
-  std::vector<Way> ways_;              // by route
-  std::vector<LinkRate> links_;        // by link
+  std::array<KernelRate, 3> kernels_;   // by KernelKind
+  std::vector<const Curve*> measured_;  // by route
+  std::vector<LinkRate> links_;         // by link
 };
 
 }  // namespace partita

@@ -82,10 +82,12 @@ std::string alternatives(const Priced& priced, const Movement& movement) {
   std::vector<std::pair<double, std::string>> all;
   const CollectiveOption& best = priced.rates.cheapest(movement);
   constexpr double never = 1e6;  // seconds: switches that cannot add
-  for (const CollectiveOption& option : priced.rates.options(movement))
+  for (int number = 0; number < priced.rates.options(movement); ++number) {
+    const CollectiveOption& option = priced.rates.option(movement, number);
     if (const double seconds = priced.rates.seconds(option);
         &option != &best && seconds < never && priced.machine.collectives.has(option.levels))
       all.emplace_back(seconds, name(option));
+  }
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string text;
   for (const auto& [seconds, option] : all)
@@ -95,12 +97,11 @@ std::string alternatives(const Priced& priced, const Movement& movement) {
 
 std::string formula(const Priced& priced, const PlannedTraffic& item, const Movement& movement) {
   const Route& route = priced.terms.routes[static_cast<std::size_t>(movement.route)];
-  if (item.verb == Verb::exchange) return formula(priced, priced.rates.options(movement).front(), "message");
-  const MachineRates::Way& way = priced.rates.way(movement);
-  if (way.measured != nullptr)
+  if (item.verb == Verb::exchange) return formula(priced, priced.rates.option(movement, 0), "message");
+  if (const Curve* const measured = priced.rates.measured(movement))
     return fmt::format("{} x the {} of {} bytes among {} ranks of level \"{}\" ({})", item.traffic.messages,
                        partita::name(item.verb), movement.bytes / movement.messages, route.ranks,
-                       priced.machine.levels[static_cast<std::size_t>(route.level)].name, way.measured->source);
+                       priced.machine.levels[static_cast<std::size_t>(route.level)].name, measured->source);
   const CollectiveOption& option = priced.rates.cheapest(movement);
   return fmt::format("{} {} by {} over {} ranks: {}{}; otherwise {}", item.traffic.messages, partita::name(item.verb),
                      name(option), route.ranks, formula(priced, option, "round"),
@@ -151,21 +152,24 @@ std::string work_formula(const MachineRates& rates, const Machine& machine, cons
     if (number > 1) text += fmt::format("{} x ", number);
     text += work_formula(rates, machine, kernel, bytes, dtype);
   }
+  if (kernel.added[pass] > 0)
+    text += fmt::format(" + {:.4g} bytes of sums over microbatches / {}", kernel.added[pass],
+                        rate(machine.memory_bandwidth.value, "B"));
   return text;
 }
 
 }  // namespace
 
-std::string explain_cost(const Plan& plan, const Machine& machine, const KernelTimes& times, int index) {
+std::string explain_cost(const Plan& plan, const Machine& machine, const KernelTimes& times, int index,
+                         std::optional<int> on) {
   CostTermBuilder builder(plan, machine, times, splits_backward(plan.schedule));
   const LayerPlan& layer = plan.layers[static_cast<std::size_t>(index)];
   const Grid& grid = plan.grid_of(index);
-  const auto ranks = builder.layer(index, false);
+  const auto ranks = on ? std::vector{builder.layer_on(index, *on)} : builder.layer(index, false);
   const LayerCost cost = MachineRates(builder.terms(), machine).layer(ranks);
-  std::string text =
-      fmt::format("{}: {} per microbatch of {} samples, on rank {} of its grid, the slowest\n", layer.name,
-                  time(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total()),
-                  plan.samples(0).extent(), cost.rank);
+  std::string text = fmt::format("{}: {} per microbatch of {} samples, on rank {} of its grid{}\n", layer.name,
+                                 time(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total()),
+                                 plan.samples(0).extent(), cost.rank, on ? "" : ", the slowest");
   const KernelTerm kernel = builder.kernel(index, cost.rank);
   const auto compute = [&](std::string_view pass, const PassCost& of, std::size_t number) {
     if (of.compute == 0) return;
@@ -182,7 +186,7 @@ std::string explain_cost(const Plan& plan, const Machine& machine, const KernelT
     for (const auto& item : items) {
       const Movement movement = builder.movement(item, grid, cost.rank);
       const MachineRates rates(builder.terms(), machine);
-      text += line(name(item.pass), item.role, rates.seconds(movement),
+      text += line(name(item.pass), item.role, rates.seconds(movement).total(),
                    formula({builder.terms(), rates, machine}, item, movement));
     }
   };

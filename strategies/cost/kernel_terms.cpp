@@ -19,6 +19,14 @@ Shape local_shape(const Layout& layout, int rank) {
 
 double volume(const Layout& layout, int rank) { return static_cast<double>(layout.elements(rank)); }
 
+/// Returns how many elements of trained weights a rank has.
+double trained(const LayerPlan& layer, int rank) {
+  double all = 0;
+  for (std::size_t j = 0; j < layer->weights.size(); ++j)
+    if (layer->weights[j].trained) all += volume(layer->at.w[j], rank);
+  return all;
+}
+
 KernelKind kind_of(const LayerPlan& layer) {
   return layer->at.products.empty() ? layer.op->kernel_kind() : KernelKind::product;
 }
@@ -123,6 +131,9 @@ KernelTerm KernelTerms::on_rank(LayerKernels& kernels, int rank) const {
   term.flops = flops(kernels, y, rank);
   term.bytes = (passes.x * x + passes.y * output + w) * element;
   term.backward_bytes = (passes.dx * x + passes.dy * output + w) * element;
+  if (plan_.workload.training && plan_.gradient_dtype != plan_.workload.dtype)
+    term.added[term.backwards[2] > 0 ? 2 : 1] =
+        trained(layer, rank) * (element + 2 * static_cast<double>(size_of(plan_.gradient_dtype)));
   if (!layer->at.products.empty())
     term.narrowest = extents_of_product(layer->at.products[0], rank).smallest();
   else if (term.kind == KernelKind::conv)

@@ -31,8 +31,9 @@ struct Span {
   int ranks = 1;      ///< ranks of the collective in one unit of this level
   int inside = 1;     ///< ranks of the collective in one unit of the level below
   double groups = 1;  ///< collectives of the same kind that share a unit of the level below, and run at the same time
+  int below = 0;      ///< units(), if they hold different numbers of ranks; 0 if all hold `inside`
   /// Units of the level below that hold ranks of the collective.
-  int units() const { return (ranks + inside - 1) / inside; }
+  int units() const { return below > 0 ? below : (ranks + inside - 1) / inside; }
   auto operator<=>(const Span&) const = default;
 };
 

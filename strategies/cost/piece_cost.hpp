@@ -35,13 +35,13 @@ class PieceCost {
   double seconds(const PlannedTraffic& item, const Grid& grid, int rank) const {
     CostTermBuilder builder = this->builder();
     const Movement movement = builder.movement(item, grid, rank);
-    return MachineRates(builder.terms(), machine_).seconds(movement);
+    return MachineRates(builder.terms(), machine_).seconds(movement).total();
   }
   /// Returns the share of this time that can overlap with computation.
   double overlap(const PlannedTraffic& item, const Grid& grid, int rank) const {
     CostTermBuilder builder = this->builder();
     const Movement movement = builder.movement(item, grid, rank);
-    return MachineRates(builder.terms(), machine_).way(movement).overlap;
+    return MachineRates(builder.terms(), machine_).seconds(movement).overlap();
   }
 
  private:

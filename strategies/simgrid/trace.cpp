@@ -15,6 +15,7 @@
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <utility>
 
 namespace partita {
 
@@ -94,6 +95,9 @@ class RankTrace {
       case receive_gradient:
       case send_output:
       case send_gradient: return start_transfer(op, action, layers);
+      case sum_gradients:
+      case sum_zero_gradients: return sums_.emplace_back(op, action), void();
+      case finish_sums: return run_sums();
       default: break;
     }
     if (pass_of(op) == Pass::update)
@@ -105,6 +109,12 @@ class RankTrace {
   void run_layer(const StepOp& op, const Action& action, const LayerPlan& layer) {
     if (pass_of(op) && !is_silent(layer, op)) run_messages(op, layer, op.layer, action.replica);
     compute(seconds_of(op, layer));
+  }
+
+  /// Runs the gradient sums that have started. They end when the rank waits for them, as in the executor: what the
+  /// backward pass sends to other stages does not wait for them.
+  void run_sums() {
+    for (const auto& [op, action] : std::exchange(sums_, {})) run_once(op, action);
   }
 
   /// Runs an operation that occurs once per step, for its layer or for all layers of its group.
@@ -239,6 +249,7 @@ class RankTrace {
   KernelTerms kernels_;
   std::map<const LayerPlan*, std::array<double, 3>> computing_;  // seconds of forward, backward data and filter
   std::vector<Pending> pending_;
+  std::vector<std::pair<StepOp, Action>> sums_;  // that have started
   fmt::memory_buffer text_;
 };
 

@@ -181,7 +181,8 @@ po::options_description explain_options(Options& o) {
   auto add = group.add_options();
   add("why", po::value(&o.why)->value_name("LAYER"),
       "print the formulas and inputs that give the predicted times of this layer");
-  add("rank", number(&o.rank)->default_value(0)->value_name("R"), "print the messages, bytes and memory of this rank");
+  add("rank", number(&o.rank)->default_value(0)->value_name("R"),
+      "print the messages, bytes and memory of this rank, and with --why its price instead of the slowest rank's");
   add("evaluation", po::bool_switch(&o.evaluation), "explain an evaluation instead of a training step");
   add("picture", po::bool_switch(&o.picture), "draw how the ranks divide the output of each layer");
   add("svg", po::value(&o.svg)->value_name("FILE"),

@@ -7,9 +7,12 @@
 #include "test/strategies/cost/plain_kernel.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -40,8 +43,8 @@ class PlainPrice {
     double exposed = 0, hidden = 0;
     for (int rank = 0; rank < plan_.grid_of(index).size(); ++rank) {
       const Exchange mine = of(index, rank).gradient_sums(index);
-      exposed = std::max(exposed, mine.seconds * (1 - mine.overlap));
-      hidden = std::max(hidden, mine.seconds * mine.overlap);
+      exposed = std::max(exposed, mine.seconds - mine.hidden);
+      hidden = std::max(hidden, mine.hidden);
     }
     return exposed + hidden;
   }
@@ -63,9 +66,9 @@ class PlainPrice {
   }
 
  private:
-  /// An exchange that can go on behind computing: its seconds, and what share of them.
+  /// An exchange: its seconds, and how many of them can go on behind computing.
   struct Exchange {
-    double seconds = 0, overlap = 0;
+    double seconds = 0, hidden = 0;
   };
 
   double slowest_after(int index) const {
@@ -133,7 +136,7 @@ class PlainPrice {
     }
 
     static double exposed(const Exchange& exchange, double compute) {
-      return exchange.seconds - std::min(exchange.seconds * exchange.overlap, compute);
+      return exchange.seconds - std::min(exchange.hidden, compute);
     }
 
     /// Redistributions, one after the other.
@@ -145,7 +148,8 @@ class PlainPrice {
         else if (step.verb != Verb::none)  // the full vector: what is summed, or what is gathered
           seconds +=
               collective(step.verb, step.axes,
-                         PlainKernel::volume(step.verb == Verb::all_gather ? step.to : step.from, rank) * element());
+                         PlainKernel::volume(step.verb == Verb::all_gather ? step.to : step.from, rank) * element())
+                  .seconds;
       }
       return seconds;
     }
@@ -185,7 +189,7 @@ class PlainPrice {
       };
       const bool in = farthest(messages.received) > farthest(messages.sent);
       const auto& list = in ? messages.received : messages.sent;
-      double seconds = 0;
+      Exchange all;
       for (int number = 0; number <= farthest(list); ++number) {
         double count = 0, bytes = 0, apart = 1;
         for (const auto& [peer, each] : list) {
@@ -197,11 +201,13 @@ class PlainPrice {
         if (count == 0) continue;
         const Level& level = price.level(number);
         const auto found = level.verbs.find({Verb::exchange, 2});
-        seconds += found != level.verbs.end()
-                       ? count * found->second.seconds(bytes / count)
-                       : std::min(panels, count) * level.latency.value + bytes / price.bandwidth(number, apart);
+        const double seconds = found != level.verbs.end() ? count * found->second.seconds(bytes / count)
+                                                          : std::min(panels, count) * level.latency.value +
+                                                                bytes / price.bandwidth(number, apart);
+        all.seconds += seconds;
+        all.hidden += seconds * level.overlap.value;
       }
-      return {seconds, price.level(farthest(list)).overlap.value};
+      return all;
     }
 
     /// All panels that a product gathers of A and B, and the parts of sums that are added slab by slab, as one exchange
@@ -227,47 +233,78 @@ class PlainPrice {
         if (each.when == when)
           seconds +=
               collective(Verb::all_reduce, each.axes,
-                         PlainKernel::volume(each.layout, rank) * static_cast<double>(each.factor) * sizeof(double));
+                         PlainKernel::volume(each.layout, rank) * static_cast<double>(each.factor) * sizeof(double))
+                  .seconds;
       return seconds;
     }
 
     /// Among the ranks of the grid along some axes.
-    double collective(Verb verb, AxisSet axes, double bytes) const {
+    Exchange collective(Verb verb, AxisSet axes, double bytes) const {
       std::vector<int> members;
       for (const int each : grid.group(rank, axes)) members.push_back(grid.first_rank() + each);
       return collective(verb, std::move(members), bytes);
     }
 
-    /// Among some ranks of the world. Groups that lie alike run at the same time: the unit's ranks share its links.
-    double collective(Verb verb, std::vector<int> members, double bytes) const {
-      if (members.size() < 2 || bytes == 0) return 0;
+    /// Among some ranks of the world, which run the same way: the one whose slowest rank is the fastest.
+    Exchange collective(Verb verb, std::vector<int> members, double bytes) const {
+      if (members.size() < 2 || bytes == 0) return {};
       std::sort(members.begin(), members.end());
-      const int top = price.machine_.level_of(members.front(), members.back()), p = static_cast<int>(members.size());
-      std::vector<PlainLevel> levels;
-      int inside = 1;
-      double groups = 1;
-      for (int number = 0; number <= top; ++number) {
-        const Level& level = price.level(number);
-        int here = p, there = p;  // ranks of the collective, and of the grid, in this rank's unit
-        if (number < top) {
-          const int unit = price.unit(number), first = (grid.first_rank() + rank) / unit * unit;
-          const auto lies_in = [&](int each) { return each >= first && each < first + unit; };
-          here = static_cast<int>(std::count_if(members.begin(), members.end(), lies_in));
-          there = 0;
-          for (int each = 0; each < grid.size(); ++each) there += lies_in(grid.first_rank() + each) ? 1 : 0;
-        }
-        if (here > inside)
-          levels.push_back({here, inside, groups, level.latency.value, 1 / level.bandwidth.value,
-                            price.busy_links(number), level.reduction.value > 0 ? 1 / level.reduction.value : -1});
-        if (number < top) {
-          inside = here;
-          groups = std::max(1., static_cast<double>(there) / here);
-        }
+      std::vector<PlainTime> slowest;
+      std::map<std::vector<std::array<double, 4>>, bool> seen;  // how other members lie
+      for (const int member : members) {
+        const auto levels = levels_of(members, member);
+        std::vector<std::array<double, 4>> lies;
+        for (const PlainLevel& level : levels)
+          lies.push_back({static_cast<double>(level.ranks), static_cast<double>(level.inside),
+                          static_cast<double>(level.units), level.groups});
+        if (!seen.emplace(lies, true).second) continue;
+        const int top = price.machine_.level_of(members.front(), members.back());
+        const auto times = PlainCollective{static_cast<int>(members.size()), bytes,
+                                           3 / price.machine_.memory_bandwidth.value, levels, top == 0}
+                               .times(verb);
+        slowest.resize(times.size());
+        for (std::size_t i = 0; i < times.size(); ++i) slowest[i] = std::max(slowest[i], times[i]);
       }
-      const Level& level = price.level(top);
-      if (const auto found = level.verbs.find({verb, p, levels.back().inside}); found != level.verbs.end())
-        return found->second.seconds(bytes);
-      return PlainCollective{p, bytes, 3 / price.machine_.memory_bandwidth.value, levels, top == 0}.seconds(verb);
+      const PlainTime best = *std::min_element(slowest.begin(), slowest.end());
+      double seconds = best.total();
+      const Level& level = price.level(price.machine_.level_of(members.front(), members.back()));
+      int inside = 1;  // the most of them that share a unit
+      for (const int member : members) inside = std::max(inside, levels_of(members, member).back().inside);
+      if (const auto found = level.verbs.find({verb, static_cast<int>(members.size()), inside});
+          found != level.verbs.end())
+        seconds = found->second.seconds(bytes);
+      return {seconds, seconds * (1 - best.exposed() / best.total())};
+    }
+
+    /// How a member of a collective lies, on the levels that the collective crosses anywhere. Groups that lie alike run
+    /// at the same time: the unit's ranks share its links.
+    std::vector<PlainLevel> levels_of(const std::vector<int>& members, int member) const {
+      const int top = price.machine_.level_of(members.front(), members.back());
+      const auto unit_of = [&](int number, int of) { return number < top ? of / price.unit(number) : 0; };
+      const auto below = [&](int number, int of) { return number == 0 ? of : unit_of(number - 1, of); };
+      std::vector<PlainLevel> levels;
+      for (int number = 0; number <= top; ++number) {
+        int here = 0, inside = 0, there = 0;
+        std::set<int> units;
+        bool crosses = false;  // some members of one unit lie in different units of the level below
+        for (const int each : members) {
+          for (const int other : members)
+            crosses |= unit_of(number, each) == unit_of(number, other) && below(number, each) != below(number, other);
+          if (unit_of(number, each) != unit_of(number, member)) continue;
+          ++here;
+          inside += below(number, each) == below(number, member) ? 1 : 0;
+          units.insert(below(number, each));
+        }
+        if (!crosses) continue;
+        for (int each = grid.first_rank(); each < grid.first_rank() + grid.size(); ++each)
+          there += below(number, each) == below(number, member) ? 1 : 0;
+        const Level& level = price.level(number);
+        levels.push_back({here, inside, static_cast<int>(units.size()),
+                          number == 0 ? 1 : std::max(1., static_cast<double>(there) / inside), level.latency.value,
+                          1 / level.bandwidth.value, price.busy_links(number), level.overlap.value,
+                          level.reduction.value > 0 ? 1 / level.reduction.value : -1});
+      }
+      return levels;
     }
 
     /// The elements of a bucket's weights on this rank, each weight rounded up to whole blocks of `bucket_alignment`.
@@ -282,23 +319,14 @@ class PlainPrice {
 
     Exchange gradient_sums(int index) const {
       Exchange sums;
-      double hidden = 0;
       for (const auto& bucket : plan().buckets) {
         if (bucket.last() != index) continue;
-        const double seconds = collective(plan().sharded_optimizer ? Verb::reduce_scatter : Verb::all_reduce,
-                                          bucket.axes, elements(bucket) * master());
-        sums.seconds += seconds;
-        hidden += seconds * overlap(bucket.axes);
+        const Exchange sum = collective(plan().sharded_optimizer ? Verb::reduce_scatter : Verb::all_reduce, bucket.axes,
+                                        elements(bucket) * master());
+        sums.seconds += sum.seconds;
+        sums.hidden += sum.hidden;
       }
-      if (sums.seconds > 0) sums.overlap = hidden / sums.seconds;
       return sums;
-    }
-
-    /// The share that the farthest level among the ranks along some axes lets go on behind computing.
-    double overlap(AxisSet axes) const {
-      const auto members = grid.group(rank, axes);
-      const auto [low, high] = std::minmax_element(members.begin(), members.end());
-      return price.level(price.machine_.level_of(grid.first_rank() + *low, grid.first_rank() + *high)).overlap.value;
     }
 
     /// Norms of whole weights, weights that ranks have updated in shares, and the loss that every stage is told.
@@ -308,13 +336,15 @@ class PlainPrice {
         if (bucket.last() != index) continue;
         if (plan().workload.optimizer.needs_norms())
           seconds += collective(Verb::all_reduce, bucket.sharding | (plan().sharded_optimizer ? bucket.axes : 0),
-                                static_cast<double>(2 * bucket.entries.size() * sizeof(double)));
-        if (plan().sharded_optimizer) seconds += collective(Verb::all_gather, bucket.axes, elements(bucket) * master());
+                                static_cast<double>(2 * bucket.entries.size() * sizeof(double)))
+                         .seconds;
+        if (plan().sharded_optimizer)
+          seconds += collective(Verb::all_gather, bucket.axes, elements(bucket) * master()).seconds;
       }
       if (layer.op->is_loss() && plan().grids.size() > 1) {
         std::vector<int> world(static_cast<std::size_t>(plan().ranks()));
         std::iota(world.begin(), world.end(), 0);
-        seconds += collective(Verb::all_reduce, std::move(world), 2 * sizeof(double));
+        seconds += collective(Verb::all_reduce, std::move(world), 2 * sizeof(double)).seconds;
       }
       return seconds;
     }

@@ -19,6 +19,9 @@ struct PassCost {
   double product = 0;         ///< panels and partial sums of a distributed product
   double collective = 0;      ///< collectives inside a layer: statistics, losses
   double hidden = 0;          ///< halo time that computation hides; not part of total()
+  /// Seconds of computing that can hide gradient sums: total() less what the rank that communicates longest needs for
+  /// that, hidden or not. Not part of total().
+  double room = 0;
   double total() const { return compute + halo + redistribution + product + collective; }
   double communication() const { return total() - compute; }
   PassCost& operator+=(const PassCost& other);
@@ -68,6 +71,9 @@ struct Cost : StepCost {
   double samples_per_second = 0;
 };
 
+/// True if the ranks along some axes neither fill units of a level nor divide them. Which of them meet at a border then
+/// depends on their coordinates along all axes.
+bool straddles(const Grid& grid, const Machine& machine);
 /// Returns the first, a middle and the last rank along each axis of the grid. They include the ranks with the largest
 /// and the smallest blocks, and an inner rank. Along the axes `every` it returns all ranks, or so many of them, evenly
 /// spaced, that there are at most 256 in all.

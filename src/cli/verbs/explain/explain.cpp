@@ -209,13 +209,19 @@ int asked_why(const Options& options, const Model& model) {
   return static_cast<int>(found - names.begin());
 }
 
-/// Prints the predicted time of a step and, if `layer` is not -1, how the predicted times of that layer come about.
-void print_price(const Plan& plan, const MachineFiles& files, int layer) {
+/// Prints the predicted time of a step and, if `layer` is not -1, how the predicted times of that layer come about: on
+/// the rank of --rank if that is given and has a part of the layer, else on the slowest.
+void print_price(const Plan& plan, const MachineFiles& files, int layer, const Options& options) {
   const auto& [machine, times, note] = files;
   const Cost cost = estimate(plan, machine, times);
   fmt::print("predicted time: {:.3f} ms per step on \"{}\"{}\n", cost.seconds * 1e3, machine.name,
              note.empty() ? "" : "; " + note);
-  if (layer >= 0) fmt::print("\n{}", explain_cost(plan, machine, times, layer));
+  if (layer < 0) return;
+  const Grid& grid = plan.grid_of(layer);
+  std::optional<int> rank;
+  if (options.given.contains("rank") && plan.stage_of_rank(options.rank) == plan.stage_of(layer))
+    rank = options.rank - grid.first_rank();
+  fmt::print("\n{}", explain_cost(plan, machine, times, layer, rank));
 }
 
 /// Returns the properties of the card that --device means. Throws Error if they are not known.
@@ -280,7 +286,7 @@ int explain(const Options& options, const ModelFactory& factory) {
   const MemoryPeak memory = peak_memory(plan, options.rank);
   fmt::print("peak memory: {} ({} bytes); peaks by class: {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());
-  if (plan.workload.training) print_price(plan, files, asked);
+  if (plan.workload.training) print_price(plan, files, asked, options);
   if (on_card) print_beside_cudnn(plan, properties, options);
   std::fflush(stdout);
   check_fits(plan, model, given, files, limit_of(options, files.machine));

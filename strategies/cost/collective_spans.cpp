@@ -1,0 +1,166 @@
+#include "strategies/cost/collective_spans.hpp"
+
+#include "partita/strategies/cost/estimate.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace partita {
+
+namespace {
+
+/// Counts the members of each unit of a level, and the units of the level below that hold members.
+class Units {
+ public:
+  /// `ranks`: of a unit; 0 if one unit holds all.
+  Units(int ranks, const std::vector<int>& members, const Units* below) : ranks_(ranks) {
+    int last = -1;  // the last member's unit of the level below
+    for (const int member : members) {
+      Counts& counts = counts_[unit(member)];
+      ++counts.members;
+      const int at = below == nullptr ? member : below->unit(member);
+      if (at != last) ++counts.below;
+      last = at;
+    }
+  }
+  int members(int rank) const { return counts_.at(unit(rank)).members; }
+  int below(int rank) const { return counts_.at(unit(rank)).below; }
+  /// Ranks of the grid in the unit of a rank.
+  int of(const Grid& grid, int rank) const {
+    if (ranks_ == 0) return grid.size();
+    const int first = unit(rank) * ranks_;
+    return std::min(first + ranks_, grid.first_rank() + grid.size()) - std::max(first, grid.first_rank());
+  }
+
+ private:
+  struct Counts {
+    int members = 0, below = 0;
+  };
+  int unit(int rank) const { return ranks_ == 0 ? 0 : rank / ranks_; }
+
+  int ranks_;
+  std::map<int, Counts> counts_;
+};
+
+/// Returns how many ranks a unit of the level holds.
+int unit_of(const Machine& machine, int level) {
+  return static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);
+}
+
+}  // namespace
+
+std::vector<std::vector<Span>> uneven_spans(const Machine& machine, const Grid& grid, const std::vector<int>& members) {
+  const int top = machine.level_of(members.front(), members.back());
+  std::vector<Units> levels;
+  levels.reserve(static_cast<std::size_t>(top) + 1);  // each refers to the one below
+  for (int level = 0; level <= top; ++level) {
+    const auto ranks = static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);
+    levels.emplace_back(level == top ? 0 : ranks, members, level == 0 ? nullptr : &levels.back());
+  }
+  std::set<std::vector<Span>> ways;
+  std::set<int> crossed;  // levels at which some members lie in different units
+  for (const int member : members) {
+    std::vector<Span> spans;
+    int inside = 1;
+    double groups = 1;
+    for (int level = 0; level <= top; ++level) {
+      const Units& units = levels[static_cast<std::size_t>(level)];
+      spans.push_back({level, units.members(member), inside, groups, units.below(member)});
+      if (units.below(member) > 1) crossed.insert(level);
+      inside = units.members(member);
+      groups = std::max(1.0, static_cast<double>(units.of(grid, member)) / inside);
+    }
+    ways.insert(std::move(spans));
+  }
+  std::set<std::vector<Span>> kept;
+  for (auto spans : ways) {
+    std::erase_if(spans, [&](const Span& span) { return !crossed.contains(span.level); });
+    kept.insert(std::move(spans));
+  }
+  return {kept.begin(), kept.end()};
+}
+
+/// Returns the world ranks of the collective that `rank` takes part in. `inside` counts those in the rank's unit of the
+/// level below `level`.
+CollectiveSpans::Group CollectiveSpans::group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const {
+  const int world_rank = grid.first_rank() + rank;
+  const int unit = level > 0 ? unit_of(machine_, level - 1) : 1;
+  const int lo = world_rank / unit * unit, end = lo + unit;
+  if (item.axes != 0) {
+    Group group{grid.first_rank() + representative_rank(grid, rank, item.axes), 0, grid.group_size(item.axes), 1};
+    group.last = group.first;
+    for (int a = 0; a < grid.axes(); ++a)
+      if ((item.axes >> a & 1U) != 0) group.last += (grid.extent(a) - 1) * grid.stride(a);
+    if (level > 0) group.inside = count_inside(grid, item.axes, 0, group.first, lo, end);
+    return group;
+  }
+  if (plan_.second_replica && item.purpose == Purpose::replicas) {
+    const int stage = plan_.stage_of_rank(world_rank);
+    const Grid& other_grid = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
+    const auto [first, last] = std::minmax({world_rank, other_grid.first_rank() + rank});
+    return {first, last, 2, first >= lo && last < end ? 2 : 1};
+  }
+  return {0, plan_.ranks() - 1, plan_.ranks(), std::min(end, plan_.ranks()) - lo};
+}
+
+/// Returns where a collective's ranks lie, by level from the inside out. Levels at which it has a single unit are left
+/// out. The other collectives of the kind lie alike: as many of them share a unit as its ranks allow.
+const std::vector<Span>& CollectiveSpans::even(const PlannedTraffic& item, const Grid& grid, int rank) {
+  const Group whole = group(item, grid, rank, 0);
+  const int top = machine_.level_of(whole.first, whole.last), world_rank = grid.first_rank() + rank;
+  even_.clear();
+  int inside = 1;
+  double groups = 1;
+  for (int level = 0; level <= top; ++level) {
+    const int ranks = level == top ? whole.ranks : group(item, grid, rank, level + 1).inside;
+    if (ranks > inside) even_.push_back({level, ranks, inside, groups});
+    if (level == top) break;
+    const int unit = unit_of(machine_, level), first = world_rank / unit * unit;
+    const int there = std::min(first + unit, grid.first_rank() + grid.size()) - std::max(first, grid.first_rank());
+    inside = ranks;
+    groups = std::max(1.0, static_cast<double>(there) / inside);
+  }
+  return even_;
+}
+
+/// Returns the world ranks of the collective that `rank` takes part in, in ascending order.
+std::vector<int> CollectiveSpans::members(const PlannedTraffic& item, const Grid& grid, int rank) const {
+  std::vector<int> all;
+  if (item.axes != 0) {
+    all = grid.group(rank, item.axes);
+    for (int& each : all) each += grid.first_rank();
+  } else {
+    all.resize(static_cast<std::size_t>(plan_.ranks()));
+    std::iota(all.begin(), all.end(), 0);
+  }
+  return all;
+}
+
+/// True if units of the machine may hold different numbers of the ranks of a collective.
+bool CollectiveSpans::is_uneven(const PlannedTraffic& item, const Grid& grid) {
+  if (item.axes == 0 && plan_.second_replica && item.purpose == Purpose::replicas) return false;  // two ranks
+  const auto [known, added] = straddles_.try_emplace(&grid, false);
+  if (added) known->second = straddles(grid, machine_);
+  if (item.axes != 0) return known->second;
+  return std::any_of(machine_.levels.begin(), machine_.levels.end(), [&](const Level& level) {
+    const auto unit = static_cast<int>(level.ranks.value);
+    return unit > 0 && plan_.ranks() > unit && plan_.ranks() % unit != 0;
+  });
+}
+
+CollectiveSpans::Spans CollectiveSpans::of(const PlannedTraffic& item, const Grid& grid, int rank) {
+  if (!is_uneven(item, grid)) return {even(item, grid, rank), 1};
+  const int first = item.axes != 0 ? representative_rank(grid, rank, item.axes) : -1;
+  const auto [known, added] = uneven_.try_emplace({&grid, item.axes, first});
+  auto& [spans, kinds] = known->second;
+  if (added)
+    for (const auto& each : uneven_spans(machine_, grid, members(item, grid, rank))) {
+      spans.insert(spans.end(), each.begin(), each.end());
+      ++kinds;
+    }
+  return {spans, kinds};
+}
+
+}  // namespace partita
