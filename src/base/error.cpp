@@ -14,6 +14,7 @@
 #include <new>
 #include <numeric>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace partita {
@@ -55,6 +56,12 @@ std::string type_of_exception() {
 }
 
 }  // namespace
+
+Error::Error(std::string text)
+    : std::runtime_error([&] {
+        for (std::size_t at = 0; (at = text.find('\0', at)) != std::string::npos;) text.replace(at, 1, "\\u0000");
+        return std::move(text);
+      }()) {}
 
 std::string message_of_exception() {
   std::string message;

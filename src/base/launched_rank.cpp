@@ -14,13 +14,18 @@ struct Variables {
   const char *rank, *size;  // size: null if the launcher does not tell
 };
 /// Those of MPI.
-constexpr std::array<Variables, 4> launchers{{{"PMI_RANK", "PMI_SIZE"},
+constexpr std::array<Variables, 7> launchers{{{"PMI_RANK", "PMI_SIZE"},
                                               {"PMI_ID", "PMI_SIZE"},
                                               {"PMIX_RANK", "PMIX_SIZE"},
-                                              {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}}};
+                                              {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                              {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+                                              {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
+                                              {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"}}};
 /// Those of batch systems. The script of a batch job may also have a number. srun sets the last two for a step alone.
-constexpr std::array<Variables, 3> systems{
-    {{"PALS_RANKID", nullptr}, {"FLUX_TASK_RANK", "FLUX_JOB_SIZE"}, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}}};
+constexpr std::array<Variables, 4> systems{{{"PALS_RANKID", nullptr},
+                                            {"ALPS_APP_PE", nullptr},
+                                            {"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
+                                            {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}}};
 
 /// Returns the value of a variable as a whole number; 0 if it is not set, or not a number.
 int number_of(const char* variable) {
@@ -45,16 +50,20 @@ const char* launched_process() {
 
 LaunchedProcesses launched_processes() {
   for (const auto& launcher : launchers)  // mpiexec may run in a step of Slurm, so its number counts
-    if (const int size = number_of(launcher.size); size > 0) return {size, launcher.size};
-  LaunchedProcesses found{1, ""};
-  const auto at_least = [&](int number, const char* variable) {
-    if (number > found.number) found = {number, variable};
+    if (const int size = number_of(launcher.size); size > 0) return {size, launcher.size, false};
+  LaunchedProcesses found{1, "", false};
+  const auto add = [&](int number, const char* variable, bool at_least) {
+    if (number > found.number || *found.variable == '\0') found = {number, variable, at_least};
   };
   for (const auto& launcher : launchers)
-    if (std::getenv(launcher.rank) != nullptr) at_least(number_of(launcher.rank) + 1, launcher.rank);
-  for (const auto& system : systems)
-    if (std::getenv(system.rank) != nullptr) at_least(number_of(system.size), system.size);
-  if (std::getenv("PALS_RANKID") != nullptr) at_least(number_of("PALS_RANKID") + 1, "PALS_RANKID");
+    if (std::getenv(launcher.rank) != nullptr) add(number_of(launcher.rank) + 1, launcher.rank, true);
+  for (const auto& [rank, size] : systems) {
+    if (std::getenv(rank) == nullptr) continue;
+    if (size == nullptr)
+      add(number_of(rank) + 1, rank, true);
+    else if (number_of(size) > 0)
+      add(number_of(size), size, false);
+  }
   return found;
 }
 

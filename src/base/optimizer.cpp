@@ -71,14 +71,15 @@ double Optimizer::rate_at(Index step, Index steps) const {
 }
 
 void Optimizer::check() const {
-  if (!(rate > 0) || !std::isfinite(rate)) fail("the learning rate is {}; it must be more than 0", rate);
+  if (!(rate > 0) || !std::isfinite(rate)) fail("the learning rate is {}; it must be more than 0, and finite", rate);
   check_fraction(momentum, "the momentum");
   check_fraction(beta1, "beta1");
   check_fraction(beta2, "beta2");
-  if (!(epsilon > 0) || !std::isfinite(epsilon)) fail("epsilon is {}; it must be more than 0", epsilon);
-  if (!(trust > 0) || !std::isfinite(trust)) fail("the trust coefficient is {}; it must be more than 0", trust);
+  if (!(epsilon > 0) || !std::isfinite(epsilon)) fail("epsilon is {}; it must be more than 0, and finite", epsilon);
+  if (!(trust > 0) || !std::isfinite(trust))
+    fail("the trust coefficient is {}; it must be more than 0, and finite", trust);
   if (!(weight_decay >= 0) || !std::isfinite(weight_decay))
-    fail("the weight decay is {}; it must be 0 or more", weight_decay);
+    fail("the weight decay is {}; it must be 0 or more, and finite", weight_decay);
   if (warm_up < 0) fail("the warm-up is {} steps; it must be 0 or more", warm_up);
   if (nesterov && method != Method::sgd) fail("Nesterov's momentum works with sgd only, not with {}", name(method));
   if (nesterov && momentum == 0) fail("Nesterov's momentum needs a momentum above 0");

@@ -14,7 +14,13 @@ std::vector<Window> PoolOperator::windows(const Shape& x) const {
   pool_.dilation.check(dims, "dilation", 1);
   pool_.padding.check(dims);
   std::vector<Window> windows;
-  for (std::size_t i = 0; i < dims; ++i) windows.push_back(window(i));
+  double places = 1;
+  for (std::size_t i = 0; i < dims; ++i) {
+    windows.push_back(window(i));
+    places *= static_cast<double>(windows.back().kernel);
+  }
+  if (constexpr double most = 0x1p31; places >= most)
+    fail("the window has {:.0f} places; it may have less than {:.0f}", places, most);
   return windows;
 }
 

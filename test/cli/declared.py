@@ -82,6 +82,8 @@ def predicts(folder, file):
     check("compare puts it on grids", "strategy declared on data={} y=2" in text, text)
     text = run("compare", "--strategy", "none", "--ranks", "1", "2", "--grid", "data={}", "y={}")
     check("or no strategy", "none on y={}" in text, text)
+    text = run("compare", "--strategy", "none", "--ranks", "2", "4")
+    check("which alone shards samples", "strategy data={}" in text, text)
     text = run("simulate", "--out", str(folder / "replay"))
     check("simulate", "declared-net on 4 ranks" in text, text)
     text = run("plan", "--ranks", "4", "--best", "1", "--out", str(folder / "p"))

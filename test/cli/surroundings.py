@@ -4,6 +4,7 @@ Arguments: the launcher build/mpiexec, the program build/partita."""
 
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,11 @@ LAUNCHERS = {
     "PMIx": {"PMIX_RANK": "1", "PMIX_SIZE": "4"},
     "PMIx without a size": {"PMIX_RANK": "3"},
     "Open MPI": {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"},
+    "MVAPICH": {"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "4"},
+    "jsrun": {"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "4"},
+    "Hydra on one node": {"MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "4"},
     "PALS": {"PALS_RANKID": "3"},
+    "ALPS": {"ALPS_APP_PE": "3"},
     "Flux": {"FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "4"},
 }
 ALONE = {
@@ -30,6 +35,7 @@ ALONE = {
     "mpiexec of one process in a step of four": {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4", "OMPI_COMM_WORLD_SIZE": "1",
                                                  "OMPI_COMM_WORLD_RANK": "0"},
 }
+BATCH_SYSTEMS = ["Slurm", "PALS", "ALPS", "Flux"]  # they start programs of any kind, not only those of MPI
 failures = []
 
 
@@ -60,6 +66,9 @@ def test_processes_that_mpi_does_not_connect():
         check(f"{name} trains", status == 0 and "ranks      1" in out and err == "", out + err)
         status, out, err = run("train", *SMALL, "--ranks", "2", variables=variables)
         check(f"{name} trains with --ranks 2", status == 0 and "ranks      2" in out and err == "", out + err)
+    status, out, err = run("train", *SMALL, variables={"PALS_RANKID": "0"})
+    check("the first process of PALS notes that it may have others", status == 0 and "ranks      1" in out and
+          "note: PALS_RANKID=0 does not tell how many processes were started" in err and err.count("\n") == 1, out + err)
     status, out, err = run("train", *SMALL, command=[LAUNCHER, "-n", "2"], variables=LAUNCHERS["Slurm"])
     check("mpiexec of two in a step of four trains", status == 0 and "ranks      2" in out and err == "", out + err)
 
@@ -72,8 +81,11 @@ def test_output_of_every_process():
         status, out, err = run("nosuchverb", variables=variables)
         check(f"{name}: an error is printed", status == 2 and err.startswith("partita: there is no verb 'nosuchverb'") and out == "", out + err)
         status, out, err = run("train", *SMALL, "--ranks", "2", variables=variables)
-        check(f"{name}: --ranks is refused with a message", status == 2 and "--ranks 2: the ranks are threads of one process, but 4 processes" in err and
-              err.count("\n") == 1, out + err)
+        if name in BATCH_SYSTEMS:
+            check(f"{name}: processes train independently with --ranks", status == 0 and "ranks      2" in out and err == "", out + err)
+        else:
+            check(f"{name}: --ranks is refused with a message", status == 2 and "--ranks 2: the ranks are threads of one process, but 4 processes" in err and
+                  err.count("\n") == 1, out + err)
 
 
 def test_streams():
@@ -151,6 +163,8 @@ def test_cache_folder():
     for given, expected in (("relative", f"{home}/.cache/partita"), ("", f"{home}/.cache/partita"), (home, f"{home}/partita")):
         status, out, err = run("info", variables={"XDG_CACHE_HOME": given, "HOME": home})
         check(f"XDG_CACHE_HOME={given}", status == 0 and re.search(rf"kernels +{expected} ", out), out + err)
+    status, out, err = run("info", variables={"XDG_CACHE_HOME": "", "HOME": "home"})
+    check("a relative HOME is not taken", status == 0 and not re.search(r"kernels +home/", out), out + err)
     nowhere = {"XDG_CACHE_HOME": "", "HOME": "/dev/null"}
     status, out, err = run("info", variables=nowhere)
     check("info says that no folder can be in a file", status == 0 and re.search(r"kernels +/dev/null/\.cache/partita \(cannot be created", out), out + err)
@@ -159,10 +173,35 @@ def test_cache_folder():
     check("train says the same", status == 0 and "Not a directory" in out + err, out + err)
 
 
+def test_limits_of_file_sizes():
+    def limited(size, *arguments):
+        return run(*arguments, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)))
+
+    for ranks in ("1", "2"):  # without MPI: UCX needs larger files to start
+        status, out, err = limited(40 << 10, "train", *SMALL, "--ranks", ranks, "--save", "limited.h5")
+        check("a checkpoint beyond the limit is named, and not left behind", status == 2 and "limited.h5" in err and "File too large" in err and
+              not [name for name in os.listdir() if name.startswith("limited.h5")], out + err)
+    status, out, err = limited(1 << 10, "info", "--json", "limited.json")
+    check("so is another file", status == 2 and "limited.json" in err and "File too large" in err, out + err)
+
+
+def test_pipes():
+    """To open a pipe would wait for somebody who writes."""
+    os.mkfifo("pipe.h5")
+    status, out, err = run("train", *SMALL, "--load", "pipe.h5")
+    check("a checkpoint that is a pipe is refused", status == 2 and "'pipe.h5' is not seekable" in err, out + err)
+    os.mkdir("pipes")
+    for name in ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "training.h5"):
+        os.mkfifo(f"pipes/{name}")
+    for data in ("fashion-mnist", "hdf5"):
+        status, out, err = run("train", "--model", "mlp", "--data", data, "--data-dir", "pipes")
+        check(f"pipes in the folder of {data} are refused", status == 2 and "is not seekable; give a regular file" in err, out + err)
+
+
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     for part in (test_processes_that_mpi_does_not_connect, test_output_of_every_process, test_streams, test_hangup, test_many_cores,
-                 test_cache_folder):
+                 test_cache_folder, test_limits_of_file_sizes, test_pipes):
         began = time.monotonic()
         part()
         print(f"     {part.__name__}: {time.monotonic() - began:.1f} s")

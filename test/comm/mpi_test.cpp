@@ -2,10 +2,17 @@
 
 #include "partita/base/error.hpp"
 #include "src/comm/mpi_limits.hpp"
+#include "src/comm/shared_memory/between_processes.hpp"
 #include "test/support/collectives.hpp"
 #include "test/support/mpi_world.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <climits>
+#include <filesystem>
+#include <fstream>
 #include <utility>
 
 using namespace partita;
@@ -103,3 +110,32 @@ TEST(Mpi, CollectivesOfManyPieces) {
 }
 
 TEST(Mpi, TellsItsVersion) { EXPECT_NE(mpi_version().find("(MPI "), std::string::npos) << mpi_version(); }
+
+// Only files with the very names of segments are removed, and only those that nobody locks.
+TEST(Mpi, SegmentsThatRanksHaveLeftBehindAreRemoved) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(testing::TempDir()) / fmt::format("partita-segments-{}", getpid());
+  fs::create_directories(folder);
+  const std::string left = "partita-77-0123456789abcdef", used = "partita-78-0123456789abcdef";
+  const std::vector<std::string> others{"partita-best.h5",
+                                        "partita-77",
+                                        "partita-77-0123456789abcde",
+                                        "partita-77-0123456789abcdefg",
+                                        "partita-77-0123456789abcdeX",
+                                        "partita--0123456789abcdef",
+                                        "partita-7x-0123456789abcdef"};
+  std::vector<std::string> all = others;
+  all.insert(all.end(), {left, used});
+  for (const auto& name : all) std::ofstream(folder / name) << "x";
+  const int held = open((folder / used).c_str(), O_RDWR);
+  ASSERT_EQ(flock(held, LOCK_EX), 0);
+  remove_abandoned_segments(folder, 3600);
+  EXPECT_TRUE(fs::exists(folder / left)) << "it is new";
+  remove_abandoned_segments(folder, 0);
+  EXPECT_FALSE(fs::exists(folder / left));
+  EXPECT_TRUE(fs::exists(folder / used)) << "a rank has it";
+  for (const auto& name : others) EXPECT_TRUE(fs::exists(folder / name)) << name;
+  remove_abandoned_segments(folder / "nowhere", 0);
+  close(held);
+  fs::remove_all(folder);
+}

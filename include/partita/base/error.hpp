@@ -17,7 +17,9 @@ namespace partita {
 /// If nobody catches it, the process prints the message once and ends with exit status 2.
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  /// A NUL in the text, from a name that the user wrote, becomes a backslash and u0000. Otherwise it would end the
+  /// message.
+  explicit Error(std::string text);
 };
 
 /// A device, or the messages between devices, failed during a run. It is not a mistake of the user, and the job cannot

@@ -10,8 +10,9 @@ const char* launched_process();
 
 /// How many processes a launcher says that it has started.
 struct LaunchedProcesses {
-  int number;            ///< 1 if no launcher says anything; a lower bound if it says only the number of this process
+  int number;            ///< 1 if no launcher says anything
   const char* variable;  ///< the environment variable that says so; "" for none
+  bool at_least;         ///< the launcher says only the number of this process, so there may be more
 };
 /// Returns how many processes a launcher started together with this one: mpiexec of MPICH and Open MPI, PMIx, PALS,
 /// Flux or Slurm. A shell or script of a Slurm job is one process, however many tasks the job may start.

@@ -2,6 +2,7 @@
 
 #include "partita/base/accumulator.hpp"
 #include "partita/base/device.hpp"
+#include "partita/base/rounded.hpp"
 #include "src/backend/functors/launcher.hpp"
 
 #include <array>
@@ -91,7 +92,7 @@ struct ConvertElement {
   PARTITA_HOST_DEVICE void operator()(Index group, I i) const {
     const BoxMove& move = moves.of[static_cast<std::size_t>(group)];
     const MoveOffsets at(move, i);
-    static_cast<T*>(move.to)[at.to] = static_cast<T>(static_cast<double>(static_cast<const S*>(move.from)[at.from]));
+    static_cast<T*>(move.to)[at.to] = rounded<T>(static_cast<const S*>(move.from)[at.from]);
   }
 };
 

@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <system_error>
@@ -110,6 +111,7 @@ bool has(cli::CommandWords& line, std::string_view option) {
 
 int run(int argc, char** argv, const cli::Program& program) {
   open_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // beyond a limit of file sizes a write then fails, and the message names the file
   give_back_ucx_signals();
   cli::CommandWords line(argc, argv, program.builtin());
   const std::string verb = line.count() > 1 ? line.words()[1] : "";

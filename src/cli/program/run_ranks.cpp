@@ -32,15 +32,21 @@ std::optional<Options> parse(CommandWords& line, const Program& program, std::st
 }
 
 /// Throws Error if a launcher has started several processes, but MPI did not connect this one with the others: each
-/// would train all by itself.
+/// would train all by itself. The first process of a launcher that tells no number of processes prints a note.
 void check_connected(const Communicator& world) {
-  const auto [processes, variable] = launched_processes();
-  if (processes == 1 || world.size() > 1) return;
+  const auto [processes, variable, at_least] = launched_processes();
+  if (world.size() > 1 || (processes == 1 && !at_least)) return;
+  if (processes == 1)
+    return fmt::print(stderr,
+                      "note: {}={} does not tell how many processes were started, and MPI sees this one alone; if "
+                      "there are others, it trains by itself\n",
+                      variable, std::getenv(variable));
   fail(
-      "{} processes were started ({}={}), but MPI sees this one alone, so each would train by itself; start them with "
+      "{}{} processes were started ({}={}), but MPI sees this one alone, so each would train by itself; start them "
+      "with "
       "the launcher of this MPI ({}), with Slurm by srun --mpi=TYPE (`srun --mpi=list` names the types), or give "
-      "--ranks N to one process",
-      processes, variable, std::getenv(variable), mpi_version());
+      "--ranks N to one process; independent trainings need no MPI (srun --mpi=none) and one --ranks N each",
+      at_least ? "at least " : "", processes, variable, std::getenv(variable), mpi_version());
 }
 
 int run_verb(const Options& options, const ModelFactory& factory, Communicator& world) {

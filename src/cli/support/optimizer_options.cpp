@@ -66,7 +66,7 @@ std::vector<std::string> check_rates(const TrainerOptions& o, Index steps) {
   std::vector<std::string> notes;
   if (!decays && o.decay_steps > 0)
     notes.push_back(fmt::format("--decay-steps {}: it has no effect without --decay linear or cosine", o.decay_steps));
-  if (o.optimizer.warm_up >= steps)
+  if (o.optimizer.warm_up > steps)
     notes.push_back(fmt::format("--warm-up {}: the training has {}, so its learning rate does not reach --rate {}",
                                 o.optimizer.warm_up, counted(steps, "step"), o.optimizer.rate));
   return notes;

@@ -21,7 +21,7 @@ void check_optimizer(const Optimizer& optimizer) {
   alone("--trust", &Optimizer::trust);
   alone("--weight-decay", &Optimizer::weight_decay);
   alone("--warm-up", &Optimizer::warm_up);
-  about("--nesterov", "", [&] { optimizer.check(); });
+  about("--nesterov", [&] { optimizer.check(); });
 }
 
 BatchNorm parse_batch_norm(const std::string& text) {

@@ -22,6 +22,17 @@ auto about(std::string_view option, const Value& value, F&& f) -> decltype(f()) 
     fail("{} {}: {}", option, value, what);
   }
 }
+/// As above, for an option without a value.
+template <class F>
+auto about(std::string_view option, F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    const std::string_view what = error.what();
+    if (what.starts_with("--")) throw;
+    fail("{}: {}", option, what);
+  }
+}
 
 /// Throws Error if a number of the optimizer is not allowed; the message names the option.
 void check_optimizer(const Optimizer& optimizer);

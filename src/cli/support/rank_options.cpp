@@ -49,12 +49,12 @@ void settle_ranks(Options& o) {
   const bool given = o.given.contains("ranks");
   if (given) check_number(o);
   if (const int processes = launched_processes().number; processes > 1) {
-    if (given)
+    if (given && launched_rank() != nullptr)
       fail(
           "--ranks {}: the ranks are threads of one process, but {} processes were started; start one, or leave out "
-          "--ranks",
+          "--ranks; with Slurm, srun --mpi=none starts processes that train independently",
           o.thread_ranks, processes);
-    if (!have_mpi())
+    if (!have_mpi() && !given)
       fail(
           "this build has no MPI, but {} processes were started; start one with --ranks N, or build with -Dmpi=enabled",
           processes);

@@ -69,7 +69,9 @@ void check_rank_counts(const std::vector<int>& ranks) {
 
 std::vector<RankPattern> rank_patterns(const std::vector<std::string>& given, const std::vector<std::string>& grids,
                                        const Options& options) {
-  const auto files = given.empty() && !options.strategy.empty() ? std::vector{options.strategy} : given;
+  // "none" alone is the default, which shards samples over all ranks.
+  const bool one_file = given.empty() && !options.strategy.empty() && (names_strategy(options) || !grids.empty());
+  const auto files = one_file ? std::vector{options.strategy} : given;
   if (files.empty() && grids.empty()) {
     if (!options.rules.empty())
       fail("--rule without --grid or --strategy: name the grid's axes, e.g. --grid \"data={{}}\"");

@@ -3,6 +3,7 @@
 #include "partita/base/error.hpp"
 #include "partita/base/launched_rank.hpp"
 #include "partita/base/real_path.hpp"
+#include "partita/base/seekable.hpp"
 #include "partita/base/system_file.hpp"
 
 #include <fcntl.h>
@@ -112,12 +113,7 @@ bool write_stream(int to, std::string_view text) {
   return true;
 }
 
-bool is_stream(const std::string& path) {
-  if (descriptor_of(path) >= 0) return true;
-  std::error_code error;
-  const fs::file_status there = fs::status(path, error);
-  return fs::exists(there) && !fs::is_regular_file(there) && !fs::is_directory(there);
-}
+bool is_stream(const std::string& path) { return descriptor_of(path) >= 0 || !is_seekable(path); }
 
 void check_no_stream(const char* option, const std::string& path) {
   if (!path.empty() && is_stream(path)) fail("{} {}: it is not seekable; pass a regular file", option, path);

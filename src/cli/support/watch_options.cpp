@@ -41,7 +41,7 @@ po::options_description watch_options(WatchOptions& o) {
 
 void check(const WatchOptions& o) {
   o.held_out();
-  if (o.check_replicas < -1) fail("--check-replicas {}: it must be 0 or more", o.check_replicas);
+  if (o.check_replicas < 0) fail("--check-replicas {}: it must be 0 or more", o.check_replicas);
   if (o.patience < 0) fail("--patience {}: it must be 1 or more", o.patience);
   for (const auto& [option, given] : {std::pair("--best", !o.best.empty()), std::pair("--patience", o.patience > 0)})
     if (given && !o.validates()) fail("{} needs a validation: add --validate 0.1, or --validate test", option);

@@ -4,6 +4,7 @@
 
 #include <boost/program_options.hpp>
 
+#include <limits>
 #include <string>
 
 namespace partita::cli {
@@ -15,8 +16,8 @@ struct WatchOptions {
   std::string validate;     ///< "test", or the fraction of the training set to hold out; "" for none
   std::string best;         ///< checkpoint of the epoch with the lowest validation loss; "" for none
   Index patience = 0;       ///< stop after so many epochs without a lower validation loss; 0: never
-  /// Compare the replicas of all weights after each so many steps, and at the end; -1: at the end only; 0: never.
-  Index check_replicas = -1;
+  /// Compare the replicas of all weights after each so many steps, and at the end; 0: never.
+  Index check_replicas = std::numeric_limits<Index>::max();
 
   bool validates() const { return !validate.empty(); }
   bool validates_on_test() const { return validate == "test"; }

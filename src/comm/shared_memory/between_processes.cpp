@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -26,23 +27,16 @@ namespace {
 constexpr std::size_t name_bytes = 48;
 using Name = std::array<char, name_bytes>;  // empty if the rank has no segment
 
-constexpr const char* prefix = "partita-";
+constexpr std::string_view prefix = "partita-";
+constexpr std::size_t random_digits = 16;
 
-/// Removes the files of ranks that were killed between creating a segment and removing its name. A living rank locks
-/// its file; a new file may not be locked yet.
-void remove_abandoned_files() {
-  constexpr std::time_t old = 60;  // seconds
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
-    if (!entry.path().filename().string().starts_with(prefix)) continue;
-    const int file = open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (file < 0) continue;
-    struct stat there {};
-    if (fstat(file, &there) == 0 && there.st_uid == geteuid() && std::time(nullptr) - there.st_ctime > old &&
-        flock(file, LOCK_EX | LOCK_NB) == 0)
-      unlink(entry.path().c_str());
-    close(file);
-  }
+/// True for the names that SegmentFile gives: the prefix, a process number, and a random number in hexadecimal digits.
+bool is_segment(std::string_view name) {
+  if (!name.starts_with(prefix)) return false;
+  const auto number = name.substr(prefix.size());
+  const auto end = number.find_first_not_of("0123456789");
+  return end != 0 && end != std::string_view::npos && number[end] == '-' && number.size() == end + 1 + random_digits &&
+         number.find_first_not_of("0123456789abcdef", end + 1) == std::string_view::npos;
 }
 
 /// The file of a segment in shared memory, until all ranks have mapped it. It is locked meanwhile.
@@ -51,13 +45,13 @@ class SegmentFile {
   /// Creates a file under a new name and reserves its pages.
   explicit SegmentFile(Index bytes) {
     static std::once_flag once;
-    std::call_once(once, remove_abandoned_files);
+    std::call_once(once, [] { remove_abandoned_segments("/dev/shm", 60); });
     // Ranks in containers may have equal process numbers, and each container its own shared memory. A random number
     // keeps a rank from mapping a segment of its own in place of another rank's, which it cannot reach.
     std::uint64_t number = 0;
     do {
       if (getrandom(&number, sizeof(number), 0) != sizeof(number)) break;
-      fmt::format_to_n(name_.data(), name_.size() - 1, "/{}{}-{:016x}", prefix, getpid(), number);
+      fmt::format_to_n(name_.data(), name_.size() - 1, "/{}{}-{:0{}x}", prefix, getpid(), number, random_digits);
       file_ = shm_open(name_.data(), O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
     } while (file_ < 0 && errno == EEXIST);
     if (file_ < 0) {
@@ -113,6 +107,22 @@ std::unique_ptr<Segments> reserve(MPI_Comm comm, Index bytes) {
 }
 
 }  // namespace
+
+void remove_abandoned_segments(const std::string& folder, std::time_t seconds) {
+  std::error_code error;
+  for (auto entry = std::filesystem::directory_iterator(folder, error);
+       !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string path = entry->path();
+    if (!is_segment(entry->path().filename().string())) continue;
+    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (file < 0) continue;
+    struct stat there {};
+    if (fstat(file, &there) == 0 && there.st_uid == geteuid() && std::time(nullptr) - there.st_ctime >= seconds &&
+        flock(file, LOCK_EX | LOCK_NB) == 0)
+      unlink(path.c_str());
+    close(file);
+  }
+}
 
 SharedByProcesses share_between_processes(MPI_Comm comm, bool one_node, bool wanted) {
   int rank = 0, size = 0;

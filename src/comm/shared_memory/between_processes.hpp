@@ -4,9 +4,15 @@
 
 #include <mpi.h>
 
+#include <ctime>
 #include <memory>
+#include <string>
 
 namespace partita {
+
+/// Removes the files of segments in a folder that ranks have left behind: those that were killed between creating a
+/// segment and removing its name. A living rank locks its file; a file younger than `seconds` may not be locked yet.
+void remove_abandoned_segments(const std::string& folder, std::time_t seconds);
 
 /// What share_between_processes() returns.
 struct SharedByProcesses {

@@ -44,6 +44,8 @@ std::int32_t Dataset::label(Index) const {
 void read_checked_labels(const Dataset& data, Index sample, const Box& box, std::span<std::int32_t> out) {
   data.read_labels(sample, box, out);
   const Index classes = data.classes();
+  if (classes == 0)
+    fail("data set '{}': the loss takes labels, but classes() is 0; return the number of classes", data.name());
   const auto beyond =
       std::find_if(out.begin(), out.end(), [classes](std::int32_t label) { return label < 0 || label >= classes; });
   if (beyond != out.end()) fail_label(data, sample, box, beyond - out.begin(), std::to_string(*beyond));

@@ -1,4 +1,5 @@
 #include "partita/base/error.hpp"
+#include "partita/base/seekable.hpp"
 #include "partita/train/data/dataset.hpp"
 #include "src/train/data/sample_set.hpp"
 
@@ -20,7 +21,9 @@ using Bytes = std::vector<unsigned char>;
 /// A file that is read from its beginning, and decompressed if it is gzipped.
 class InputFile {
  public:
-  explicit InputFile(const std::string& path) : path_(path), file_(gzopen(path.c_str(), "rb")) {
+  explicit InputFile(const std::string& path) : path_(path) {
+    check_seekable(path);
+    file_ = gzopen(path.c_str(), "rb");
     if (file_ == nullptr) fail("cannot open '{}': {}", path, std::strerror(errno));
     gzbuffer(file_, 1 << 17);
   }
@@ -44,6 +47,15 @@ class InputFile {
     return found;
   }
 
+  /// Throws Error unless the file ends here. The end of a gzipped file has a checksum.
+  void check_end(Index bytes) {
+    std::array<unsigned char, 1> more{};
+    if (read(more) > 0) fail("'{}' is damaged: its header announces {} bytes in all, but it has more", path_, bytes);
+    int error = Z_OK;
+    gzerror(file_, &error);
+    if (error == Z_BUF_ERROR) fail("'{}' is truncated: its last bytes, with the checksum, are missing", path_);
+  }
+
   /// Continues at byte `at`, which must not be before the current position.
   void seek(Index at) {
     if (gzseek(file_, at, SEEK_SET) < 0) fail("'{}' is damaged: cannot skip to byte {}", path_, at);
@@ -61,7 +73,7 @@ class InputFile {
 
  private:
   std::string path_;
-  gzFile file_;
+  gzFile file_ = nullptr;
 };
 
 [[noreturn]] void fail_truncated(const std::string& path, Index expected, Index found) {
@@ -131,6 +143,7 @@ Bytes labels_of(const std::string& path) {
     next += found;
     if (found < piece) fail_truncated(path, header.bytes() + header.elements(), header.bytes() + next);
   }
+  file.check_end(header.bytes() + header.elements());
   return labels;
 }
 
@@ -226,6 +239,7 @@ class Idx final : public Dataset {
           next = std::copy(row + box_[2].lo, row + box_[2].hi, next);
         }
     });
+    if (samples.has(size() - 1)) file.check_end(header_.bytes() + header_.elements());
   }
 
   std::string path_, labels_path_;

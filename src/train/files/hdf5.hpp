@@ -2,6 +2,7 @@
 
 #include "partita/base/box.hpp"
 #include "partita/base/error.hpp"
+#include "partita/base/seekable.hpp"
 
 #include <hdf5.h>
 #include <sys/file.h>
@@ -21,6 +22,9 @@ namespace partita::hdf5 {
 class Session {
  public:
   Session() : lock_(mutex()) {
+    // At the end of the program HDF5 would close files once more that it could not write, and crash.
+    static const bool stays_open = H5dont_atexit() >= 0;
+    static_cast<void>(stays_open);
     H5Eget_auto2(H5E_DEFAULT, &print_, &client_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   }
@@ -212,6 +216,7 @@ inline std::string read_text(hid_t object, const std::string& name) {
 /// Opens a file to read it. Throws Error if any of its links leads to another file, or is of a kind that programs
 /// define: a file says nothing about the files around it.
 inline Handle open_to_read(const std::string& path, const Handle& access) {
+  check_seekable(path);
   Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
   std::string outside;
   const auto find_outside = [](hid_t, const char* name, const H5L_info_t* link, void* found) -> herr_t {

@@ -226,10 +226,11 @@ void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, cons
 }
 
 std::string default_kernel_folder() {
-  // The specification of XDG_CACHE_HOME says that a relative path is invalid and must be ignored.
+  // The specification of XDG_CACHE_HOME says that a relative path is invalid and must be ignored. One in HOME would be
+  // taken for a folder of the working folder.
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/')
     return std::string(cache) + "/partita";
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
     return std::string(home) + "/.cache/partita";
   if (const passwd* user = getpwuid(getuid()); user != nullptr && user->pw_dir != nullptr && *user->pw_dir != '\0')
     return std::string(user->pw_dir) + "/.cache/partita";  // e.g. under cron or env -i

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/base/open_locked.hpp"
+#include "partita/base/seekable.hpp"
 
 #include <algorithm>
 #include <array>
@@ -261,6 +262,7 @@ class Reader {
 
 /// Opens a checkpoint's file. Throws Error if it cannot.
 int open_file(const std::string& path) {
+  if (!is_seekable(path)) fail("checkpoint '{}' is not seekable; give a regular file", path);
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) hdf5::explained("checkpoint '" + path + "': cannot open it", [] { fail_system(); });
   return file;

@@ -44,6 +44,17 @@ class Adding {
   Index &to_, amount_;
 };
 
+/// Returns the strategy with the layouts that its weights have in a training. An evaluation alone then adds in the same
+/// order as one during the training, and so gives the same bits. A strategy that cannot train stays as it is.
+Strategy with_weights_of_training(const Model& model, Strategy strategy, const TrainerOptions& options) {
+  try {
+    const Plan plan = bind(model, strategy, {options.batch, options.dtype, true, options.optimizer});
+    return pin_weight_layouts(std::move(strategy), plan);
+  } catch (const Error&) {
+    return strategy;
+  }
+}
+
 Index batches(Index samples, Index batch) { return (samples + batch - 1) / batch; }
 
 /// Throws Error if a layer of the user's own cannot compute on a device.
@@ -90,6 +101,7 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communi
       held_data_(std::make_unique<HeldData>(host_allocator_)) {
   check_ranks(strategy_, world_.size());
   if (!on_cpu()) check_layers(model_, device());
+  if (!options_.training) strategy_ = with_weights_of_training(model_, std::move(strategy_), options_);
   Plan plan = bind(model_, strategy_, {options_.batch, options_.dtype, options_.training, options_.optimizer});
   check_memory(plan, options_.memory_limit, [&](int rank) {
     MemoryUse held = state_memory(plan, rank);

@@ -60,7 +60,7 @@ void Trainer::check_weights() {
     if (wrong.empty() && !is_finite(*backend_, tensor.local, stream()))
       wrong = fmt::format(
           "weight '{}' is not finite on rank {} after {}; it is not saved; try a lower --rate or a --warm-up", name,
-          world_.rank(), counted(step_, "step"));
+          world_.rank(), counted(trained_, "step"));
   wrong = agree(world_, wrong);
   if (!wrong.empty()) throw RunFailed(wrong);
 }
@@ -102,12 +102,13 @@ void Trainer::load(const CheckpointFile& file, bool optimizer) {
   file.load(named, *control_);
   if (optimizer) parameters_->keep_state(plan(), named);
   parameters_->refresh(stream());
-  step_ = record.step;
+  trained_ = record.step;
   if (record.samples > 0) {
     const Index batch = record.options.batch, steps = (record.samples + batch - 1) / batch;  // of an epoch
     epoch_ = (record.step + steps - 1) / steps;
   }
   if (!optimizer) return;
+  step_ = record.step;
   for (const auto& [key, text] : file.attributes())
     if (key.starts_with(note_prefix)) notes_[key.substr(note_prefix.size())] = text;
   samples_ = record.samples;

@@ -35,6 +35,7 @@ StepResult Trainer::run(Bound& bound, const Executor::Reader& reader, double rat
 /// Counts a training step, and checks the replicas if it is time.
 void Trainer::end_step() {
   ++step_;
+  ++trained_;
   if (options_.check_replicas > 0 && step_ % options_.check_replicas == 0) check_replicas();
 }
 
@@ -57,7 +58,7 @@ void Trainer::check_loss(const StepResult& result) const {
     throw RunFailed(
         fmt::format("the loss of an evaluation is not finite ({}) after {}; look for such numbers in the data "
                     "set and in the weights",
-                    result.loss, counted(step_, "training step")));
+                    result.loss, counted(trained_, "training step")));
 }
 
 }  // namespace partita

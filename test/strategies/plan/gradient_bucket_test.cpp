@@ -51,6 +51,23 @@ TEST(Bucket, SumsOverOtherAxesAreApart) {
   EXPECT_EQ(plan.grid().print(plan.buckets[1].axes), "(a)");
 }
 
+// The replicas of an element lie at the same place of buffers of equal length only if all weights are cut alike. A sum
+// whose order depends on the place then treats them alike.
+TEST(Bucket, WeightsThatAreCutInOtherWaysAreApart) {
+  Model m("two");
+  Value t = m.linear("l0", m.input("x", {.channels = 8, .spatial = {1, 1}}), {.features = 8, .bias = false});
+  t = m.linear("l1", t, {.features = 8, .bias = false});
+  m.softmax_cross_entropy("loss", t);
+  Strategy s("a=2 b=2");
+  s.layer("*", {.output = "N@a"}).layer("l1", {.output = "N@a C@b", .weights = "F@b C"});
+  for (const Method method : {Method::sgd, Method::adam, Method::lamb}) {
+    const Plan plan = bind(m, s, {.batch = 4, .dtype = DType::f32, .training = true, .optimizer = {.method = method}});
+    ASSERT_EQ(plan.buckets.size(), 2U) << name(method);
+    for (const auto& bucket : plan.buckets) EXPECT_EQ(plan.grid().print(bucket.axes), "(a)") << "both add over a";
+    EXPECT_NE(plan.buckets[0].sharding, plan.buckets[1].sharding);
+  }
+}
+
 TEST(Bucket, SharesCoverABucketOnce) {
   const auto model = builtin_model("fashion-cnn");
   Strategy s("data=3 y=2");

@@ -198,6 +198,26 @@ TEST_P(Idx, FindsAGzippedFileThatIsCutOrDamaged) {
       << test::error_of(hold_last);
 }
 
+// The last 8 bytes of a gzipped file are a checksum and the length.
+TEST_P(Idx, FindsAGzippedFileWithoutItsEndOrWithMoreThanItsHeaderSays) {
+  const Box pixel = make_box({{0, 1}, {0, 1}, {0, 1}});
+  const auto labels = write("labels", idx({2}, {1, 0}), true), longer = write("longer", idx({2}, {1, 0, 0}), true);
+  const auto images = write("images", idx({2, 1, 1}, ramp(2)), true),
+             more = write("more", idx({2, 1, 1}, ramp(3)), true);
+  const auto error = [&](const std::string& pixels, const std::string& names) {
+    return test::error_of([&] { open_idx(pixels, names, 0, 1)->hold(std::vector<Index>{1}, pixel); });
+  };
+  EXPECT_EQ(error(images, labels), "");
+  EXPECT_EQ(error(images, longer),
+            "'" + longer + "' is damaged: its header announces 10 bytes in all, but it has more");
+  EXPECT_EQ(error(more, labels), "'" + more + "' is damaged: its header announces 18 bytes in all, but it has more");
+  for (const auto& cut : {labels, images}) {
+    std::filesystem::resize_file(cut, std::filesystem::file_size(cut) - 8);
+    EXPECT_EQ(error(images, labels), "'" + cut + "' is truncated: its last bytes, with the checksum, are missing");
+    write(cut == labels ? "labels" : "images", cut == labels ? idx({2}, {1, 0}) : idx({2, 1, 1}, ramp(2)), true);
+  }
+}
+
 TEST_P(Idx, RefusesAFileThatIsLongerThanItsHeaderSays) {
   if (GetParam()) return;  // the length of a gzipped file is not known in advance
   const auto labels = write("labels", idx({1}, {0}));

@@ -180,6 +180,30 @@ TEST(Step, RanksBringWhatTheirStageReads) {
   });
 }
 
+// A training pins the layouts of its weights. They decide how a linear layer's sums are formed, so an evaluation alone
+// takes the same.
+TEST(Step, AnEvaluationAloneHasTheBitsOfATraining) {
+  for (const char* grid : {"y=2", "y=3"})
+    for (const char* all : {"H@y", "W@y", "N@y", "C@y"})
+      for (const char* fc : {"", "N@y C", "N C@y"})
+        for (const DType dtype : {DType::f64, DType::f32}) {
+          Strategy strategy(grid);
+          strategy.layer("*", {.output = all});
+          if (*fc != '\0') strategy.layer("fc", {.output = fc});
+          run_threads(strategy.ranks(), [&](Communicator& comm) {
+            TrainerOptions o = options();
+            o.dtype = dtype;
+            o.batch = 4;
+            Drawn data;
+            Trainer training(net(), strategy, o, comm);
+            o.training = false;
+            Trainer alone(net(), strategy, o, comm);
+            EXPECT_EQ(training.evaluate(data, {}).loss, alone.evaluate(data, {}).loss)
+                << all << " " << fc << " on " << grid << " in " << name(dtype);
+          });
+        }
+}
+
 TEST(Step, SaysWhatItRefuses) {
   run_threads(1, [](Communicator& comm) {
     TrainerOptions evaluation = options();

@@ -154,6 +154,9 @@ class Trainer {
   std::map<std::string, std::string>& notes() { return notes_; }
   /// The number of steps done so far.
   Index steps_done() const { return step_; }
+  /// The number of steps that have made the weights. It also counts those before a checkpoint of which load() took the
+  /// weights alone.
+  Index steps_trained() const { return trained_; }
   /// The learning rate of the last training step; 0 before the first.
   double last_rate() const { return last_rate_; }
   /// The name of the backend that computes: never "auto".
@@ -273,6 +276,7 @@ class Trainer {
   ClassCounts counts_;    // of this rank, in the current evaluation
   double last_rate_ = 0;  // of the last training step
   Index epoch_ = 0, step_ = 0, total_steps_ = 0;
+  Index trained_ = 0;       // steps that have made the weights, also of a run whose weights alone were loaded
   Index samples_ = 0;       // of an epoch so far, 0 before the first
   Index loaded_decay_ = 0;  // where the decay of the learning rate ends, if a checkpoint says so
   bool stopping_ = false;

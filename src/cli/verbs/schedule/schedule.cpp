@@ -10,6 +10,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <sstream>
 
 namespace partita::cli {
@@ -65,6 +66,8 @@ void parse_times(const std::string& text, ScheduleRequest& request) {
     const bool more = i + 1 < values.size();
     if (error != std::errc{} || (more ? next == end || *next != ',' : next != end))
       fail("--times {}: write four numbers, F,B,W,COMM, e.g. 18.522,18.086,9.337,0.601", text);
+    if (constexpr double most = 1e100; std::isfinite(values[i]) && values[i] > most)
+      fail("--times {}: a time may be at most {:g}", text, most);
     at = next + 1;
   }
   request.times.forward = values[0];

@@ -149,7 +149,7 @@ void Results::add(const StepRecord& step) {
 }
 
 Json Results::pass(const EpochReport& report) const {
-  Json json{{"epoch", report.epoch},     {"step", trainer_.steps_done()},
+  Json json{{"epoch", report.epoch},     {"step", trainer_.steps_trained()},
             {"steps", report.steps},     {"samples", report.samples},
             {"loss", report.loss},       {"accuracy", report.accuracy},
             {"seconds", report.seconds}, {"images_per_second", rate_of(report)}};

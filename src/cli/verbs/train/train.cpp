@@ -106,7 +106,7 @@ class Run {
     auto trainer = options_.trainer;
     trainer.measuring = [this](Index done, Index all) { bar_.measuring(done, all); };
     trainer.requests = SignalWatch::take;
-    trainer.check_replicas = std::max<Index>(options_.watch.check_replicas, 0);
+    trainer.check_replicas = options_.watch.check_replicas;
     return trainer;
   }
 
