@@ -127,11 +127,21 @@ class SharedCollective final : public SharedOperation {
   /// replicas may divide it differently. `own` is this rank's input and may be `to`. Others' are at from_rank(r).
   template <class FromRank>
   void sum_in_order(std::byte* to, const std::byte* own, Index count, FromRank&& from_rank) const {
+    const bool in_place = own == to;
+    if (in_place && rank_ > 1) return sum_aside(to, count, from_rank);
+    const int first = rank_ > 1 ? 0 : rank_;  // a + b = b + a, so the first two ranks begin with their own
+    if (!in_place) copy(to, first == rank_ ? own : from_rank(first), count);
+    for (int r = 0; r < ranks(); ++r)
+      if (r != first) textbook::combine(to, r == rank_ ? own : from_rank(r), count, dtype_, op_);
+  }
+  /// As above, in place: a small buffer holds the sum while this rank's elements wait for their turn.
+  template <class FromRank>
+  void sum_aside(std::byte* to, Index count, FromRank&& from_rank) const {
     alignas(64) std::array<std::byte, sum_bytes> sum;
     const Index room = sum_bytes / element();
     for (Index at = 0; at < count; at += room) {
       const Index now = std::min(room, count - at), offset = at * element();
-      const auto of = [&](int r) { return (r == rank_ ? own : from_rank(r)) + offset; };
+      const auto of = [&](int r) { return (r == rank_ ? to : from_rank(r)) + offset; };
       copy(sum.data(), of(0), now);
       for (int r = 1; r < ranks(); ++r) textbook::combine(sum.data(), of(r), now, dtype_, op_);
       copy(to + offset, sum.data(), now);
