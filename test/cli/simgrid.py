@@ -119,6 +119,20 @@ level = [{ name = "node", latency = { ns = 1, from = "test" }, bandwidth = { "GB
 """
 
 
+def sums_of_stages(folder):
+    """Sums of gradients that take as long as the step: the last backward sends before it sums."""
+    strategy = folder / "once.toml"
+    for kind in ("1f1b", "gpipe", "zb-h1"):
+        text = PIPELINE.format(kind).replace("data=2", "data=16").replace("stages = 8", "stages = 2").replace("microbatches = 32", "microbatches = 1")
+        strategy.write_text(text, encoding="utf-8")
+        results = folder / "results.json"
+        subprocess.run([PROGRAM, "simulate", "--machine", MACHINES / "dgx-h100.toml", "--out", folder / "replay", "--json", results, "--strategy", strategy,
+                        "--model", "vgg16", "--batch", "128"], capture_output=True, timeout=300, check=True)
+        content = json.loads(results.read_text(encoding="utf-8"))
+        off = content["simulated"] / content["predicted"] - 1
+        check(f"sums of two stages, {kind}: simulated {off:+.1%}", abs(off) < 0.01, content)
+
+
 def large_messages(folder):
     """Messages of more than 2^31 - 1 bytes take bytes / bandwidth. Only communication takes time on this machine."""
     for width in (8192, 32768, 40000):  # messages of 0.3, 4 and 6 GiB
@@ -186,5 +200,6 @@ def errors(folder):
 
 assert shutil.which("smpirun"), "this test needs smpirun; on Debian: apt-get install libsimgrid-dev"
 with tempfile.TemporaryDirectory() as name:
-    for test in (without_simgrid, errors, large_messages, a_large_difference_is_noted, a_wrong_machine_is_noticed, prices_hold, levels_alike):
+    for test in (without_simgrid, errors, large_messages, a_large_difference_is_noted, a_wrong_machine_is_noticed, prices_hold, sums_of_stages,
+                 levels_alike):
         test(pathlib.Path(name))

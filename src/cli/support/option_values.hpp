@@ -7,22 +7,12 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace partita::cli {
 
-/// Returns what f() returns. An Error of f gets the option and its value as the begin of its message, unless an option
-/// stands there already. So every bad value names its option, and with_place() finds the line of a file that gave it.
-template <class Value, class F>
-auto about(std::string_view option, const Value& value, F&& f) -> decltype(f()) {
-  try {
-    return f();
-  } catch (const Error& error) {
-    const std::string_view what = error.what();
-    if (what.starts_with("--")) throw;
-    fail("{} {}: {}", option, value, what);
-  }
-}
-/// As above, for an option without a value.
+/// Returns what f() returns. An Error of f gets the option as the begin of its message, unless an option stands there
+/// already. So every bad value names its option, and with_place() finds the line of a file that gave it.
 template <class F>
 auto about(std::string_view option, F&& f) -> decltype(f()) {
   try {
@@ -32,6 +22,11 @@ auto about(std::string_view option, F&& f) -> decltype(f()) {
     if (what.starts_with("--")) throw;
     fail("{}: {}", option, what);
   }
+}
+/// As above, for an option with a value.
+template <class Value, class F>
+auto about(std::string_view option, const Value& value, F&& f) -> decltype(f()) {
+  return about(fmt::format("{} {}", option, value), std::forward<F>(f));
 }
 
 /// Throws Error if a number of the optimizer is not allowed; the message names the option.

@@ -48,8 +48,7 @@ class Adding {
 /// order as one during the training, and so gives the same bits. A strategy that cannot train stays as it is.
 Strategy with_weights_of_training(const Model& model, Strategy strategy, const TrainerOptions& options) {
   try {
-    const Plan plan = bind(model, strategy, {options.batch, options.dtype, true, options.optimizer});
-    return pin_weight_layouts(std::move(strategy), plan);
+    return pin_weight_layouts(strategy, bind(model, strategy, {options.batch, options.dtype, true, options.optimizer}));
   } catch (const Error&) {
     return strategy;
   }

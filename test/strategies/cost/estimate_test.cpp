@@ -8,6 +8,7 @@
 #include "test/support/error_of.hpp"
 
 #include <functional>
+#include <optional>
 
 using namespace partita;
 using namespace partita::test;
@@ -228,6 +229,33 @@ TEST(CostModel, RecomputeRunsForwardOnceMore) {
   const Cost evaluation = estimate(bound(model, strategy, 1, false), round_machine());
   expect_seconds(evaluation.parts.total(), evaluation.seconds, "an evaluation runs no layer twice");
   EXPECT_EQ(evaluation.layers[b].backward_data.total(), 0);
+}
+
+// A microbatch's gradients of w are read, and added to a sum in f32 that is read and written.
+TEST(CostModel, SumsInF32OverMicrobatchesMoveTheirBytes) {
+  const auto layer_of = [](int microbatches, DType dtype) {
+    const Plan plan = bind(two_convolutions(), Strategy().schedule("gpipe", microbatches),
+                           {.batch = microbatches, .dtype = dtype, .optimizer = {}});
+    return estimate(plan, round_machine()).layers[b];
+  };
+  const double weights = 4 * 4 * 9 + 4;
+  expect_seconds(layer_of(2, DType::bf16).backward_filter.compute,
+                 layer_of(1, DType::bf16).backward_filter.compute + weights * (2 + 4 + 4) / 1e9);
+  expect_seconds(layer_of(2, DType::f32).backward_filter.compute, layer_of(1, DType::f32).backward_filter.compute);
+}
+
+// 5 ranks on nodes of 4: the last one is alone. Whichever rank is asked for, its sum takes what the step is charged.
+TEST(CostModel, RanksOfUnevenNodesAreChargedOneSum) {
+  const Plan plan = bound(two_convolutions(), all_as("data=5", "N@data"), 10);
+  const Machine machine = clustered_machine(4, 4);
+  const double charged = estimate(plan, machine).layers[a].grad_reduce;
+  ASSERT_GT(charged, 0);
+  for (std::optional<int> rank : {std::optional<int>(), std::optional(0), std::optional(3), std::optional(4)}) {
+    const std::string text = explain_cost(plan, machine, {}, a, rank);
+    EXPECT_NE(text.find(fmt::format("{:>12} = 1 all_reduce", fmt::format("{:.3f} us", charged / us))),
+              std::string::npos)
+        << text;
+  }
 }
 
 TEST(CostModel, MeasuredTimesGoBeforeRates) {
