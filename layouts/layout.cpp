@@ -3,6 +3,7 @@
 #include "partita/base/error.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace partita {
 
@@ -102,62 +103,65 @@ int block_of(Interval range, int parts, Index at) {
   return static_cast<int>(offset < in_larger ? offset / (size + 1) : larger + (offset - in_larger) / size);
 }
 
-std::vector<int> sums_of_pairs(const std::vector<int>& a, const std::vector<int>& b) {
-  std::vector<int> sums;
-  sums.reserve(a.size() * b.size());
-  for (const int x : a)
-    for (const int y : b) sums.push_back(x + y);
-  return sums;
-}
-
 }  // namespace
 
-/// Returns, for all coordinates along the axes of dimension d at which a rank holds some of the interval, what these
-/// coordinates add to the number of the rank.
-std::vector<int> Layout::holders_along(int d, Interval wanted, int rank, AxisSet set) const {
-  struct Block {
-    int rank;
-    Interval interval;
-  };
-  std::vector<Block> blocks{{0, {0, shape_.extent(d)}}};
-  const auto is_wanted = [&](const Block& block) { return !intersect(block.interval, wanted).empty(); };
-  if (!is_wanted(blocks[0])) return {};
+/// What the coordinates of a rank along the axes of one dimension say of it.
+struct Layout::Holding {
+  int rank;           // what they add to its number
+  Interval interval;  // what it holds of the dimension
+};
+
+/// Returns this for all coordinates along the axes of dimension d at which a rank holds some of the interval. Each has
+/// the part of the interval.
+std::vector<Layout::Holding> Layout::holders_along(int d, Interval wanted, int rank, AxisSet set) const {
+  std::vector<Holding> all{{0, {0, shape_.extent(d)}}}, parts;
   for (const int axis : axes(d)) {
-    std::vector<Block> parts;
-    for (const auto& [before, interval] : blocks) {
+    const int extent = grid_.extent(axis), own = grid_.coordinate(rank, axis);
+    const bool free = (set >> axis & 1U) != 0;
+    parts.clear();
+    for (const auto& [before, interval] : all) {
       const Interval some = intersect(interval, wanted);
-      const int extent = grid_.extent(axis), own = grid_.coordinate(rank, axis);
-      const bool free = (set >> axis & 1U) != 0;
+      if (some.empty()) continue;
       const int first = free ? block_of(interval, extent, some.lo) : own;
       const int last = free ? block_of(interval, extent, some.hi - 1) : own;
-      for (int i = first; i <= last; ++i) {
-        const Block part{before + i * grid_.stride(axis), balanced_block(interval, extent, i)};
-        if (is_wanted(part)) parts.push_back(part);
-      }
+      for (int i = first; i <= last; ++i)
+        parts.push_back({before + i * grid_.stride(axis), balanced_block(interval, extent, i)});
     }
-    blocks = std::move(parts);
+    std::swap(all, parts);
   }
-  std::vector<int> ranks;
-  for (const Block& block : blocks) ranks.push_back(block.rank);
-  return ranks;
+  for (Holding& each : all) each.interval = intersect(each.interval, wanted);
+  std::erase_if(all, [](const Holding& each) { return each.interval.empty(); });
+  return all;
 }
 
-std::vector<int> Layout::holders(const Box& box, int rank, AxisSet set) const {
-  std::vector<int> ranks{0};
-  for (int d = 0; d < shape_.dims(); ++d) ranks = sums_of_pairs(ranks, holders_along(d, box[d], rank, set));
-  if (ranks.empty()) return ranks;
+std::vector<Transfer> Layout::holders(const Box& box, int rank, AxisSet set) const {
+  std::vector<Transfer> all{{0, box}}, pairs;
+  /// Replaces every entry by its pairs with all choices of a list.
+  const auto pair_with = [&](const auto& choices, auto&& add) {
+    pairs.clear();
+    pairs.reserve(all.size() * choices.size());
+    for (const Transfer& each : all)
+      for (const auto& choice : choices) add(pairs.emplace_back(each), choice);
+    std::swap(all, pairs);
+  };
+  for (int d = 0; d < shape_.dims(); ++d)
+    pair_with(holders_along(d, box[d], rank, set), [d](Transfer& holder, const Holding& along) {
+      holder.peer += along.rank;
+      holder.box[d] = along.interval;
+    });
   const AxisSet whole = grid_.all() & ~sharding();
   for (int axis = 0; axis < grid_.axes(); ++axis) {
     if ((whole >> axis & 1U) == 0) continue;
-    const int own = grid_.coordinate(rank, axis);
-    const bool free = (set >> axis & 1U) != 0;
-    std::vector<int> along;
-    for (int i = free ? 0 : own; i < (free ? grid_.extent(axis) : own + 1); ++i)
-      along.push_back(i * grid_.stride(axis));
-    ranks = sums_of_pairs(ranks, along);
+    std::vector<int> along{grid_.coordinate(rank, axis)};
+    if ((set >> axis & 1U) != 0) {
+      along.resize(static_cast<std::size_t>(grid_.extent(axis)));
+      std::iota(along.begin(), along.end(), 0);
+    }
+    pair_with(along, [&](Transfer& holder, int i) { holder.peer += i * grid_.stride(axis); });
   }
-  std::sort(ranks.begin(), ranks.end());
-  return ranks;
+  const auto lower = [](const Transfer& a, const Transfer& b) { return a.peer < b.peer; };
+  if (!std::is_sorted(all.begin(), all.end(), lower)) std::sort(all.begin(), all.end(), lower);
+  return all;
 }
 
 std::vector<Box> Layout::owned() const {

@@ -4,6 +4,7 @@
 #include "partita/base/tensor.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 namespace partita {
@@ -140,11 +141,13 @@ AxisSet differing(const Layout& from, const Layout& to) {
 TransferPlan plan_transfer(const Layout& from, const Layout& to, int rank) {
   const AxisSet axes = differing(from, to) & from.sharding();
   const Box owned = from.owned(rank), needed = to.owned(rank);
+  const auto is_local = [&](const Transfer& each) { return each.peer == rank; };
   TransferPlan plan;
-  for (const int each : to.holders(owned, rank, axes))
-    if (each != rank) plan.sends.push_back({each, intersect(owned, to.owned(each))});
-  for (const int each : from.holders(needed, rank, axes))
-    (each == rank ? plan.locals : plan.recvs).push_back({each, intersect(from.owned(each), needed)});
+  plan.sends = to.holders(owned, rank, axes);
+  std::erase_if(plan.sends, is_local);
+  plan.recvs = from.holders(needed, rank, axes);
+  std::copy_if(plan.recvs.begin(), plan.recvs.end(), std::back_inserter(plan.locals), is_local);
+  std::erase_if(plan.recvs, is_local);
   return plan;
 }
 

@@ -6,11 +6,6 @@
 
 namespace partita {
 
-Interval intersect(Interval a, Interval b) {
-  const Index lo = std::max(a.lo, b.lo);
-  return {lo, std::max(lo, std::min(a.hi, b.hi))};
-}
-
 Box::Box(const Shape& shape) : dims_(shape.dims()) {
   for (int d = 0; d < dims_; ++d) (*this)[d] = {0, shape.extent(d)};
 }

@@ -4,6 +4,7 @@
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/build_terms.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
+#include "strategies/cost/known_layer_costs.hpp"
 #include "strategies/cost/sums_under_way.hpp"
 #include "strategies/cost/symmetry.hpp"
 #include "strategies/cost/worst_ranks.hpp"
@@ -48,8 +49,9 @@ double share_of_larger_microbatches(const Plan& plan) {
 
 class CostFormula::Parts {
  public:
-  Parts(const Plan& plan, const Machine& machine, const KernelTimes& times)
+  Parts(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known)
       : plan_(plan),
+        known_(known),
         units_(units(machine)),
         graph_(graph_of(plan)),
         actions_(microbatch_actions(plan.workload.training, splits_backward(plan.schedule))),
@@ -115,7 +117,7 @@ class CostFormula::Parts {
     std::vector<std::pair<int, int>> counts;  // each index into distinct_, ascending, and how many layers have it
     UpdateTerms update;
   };
-  /// Indices into layer_terms_ for a microbatch of the larger and of the smaller size; -1 if there is no such size.
+  /// Numbers of layer_terms_ or layer_costs_ for a microbatch of the larger and of the smaller size; -1: there is none.
   struct Sizes {
     int larger = 0, smaller = -1;
   };
@@ -199,17 +201,9 @@ class CostFormula::Parts {
   }
 
   static std::vector<std::pair<int, int>> count_distinct(const std::vector<Layer>& layers) {
-    std::vector<int> all;
-    all.reserve(layers.size());
-    for (const Layer& layer : layers) all.push_back(layer.distinct);
-    std::sort(all.begin(), all.end());
-    std::vector<std::pair<int, int>> counts;
-    counts.reserve(all.size());
-    for (const int distinct : all) {
-      if (counts.empty() || counts.back().first != distinct) counts.emplace_back(distinct, 0);
-      ++counts.back().second;
-    }
-    return counts;
+    std::map<int, int> counts;
+    for (const Layer& layer : layers) ++counts[layer.distinct];
+    return {counts.begin(), counts.end()};
   }
 
   /// Returns the layer's index in distinct_. Most layers share their bindings, and thus their terms, with others.
@@ -237,9 +231,17 @@ class CostFormula::Parts {
     auto& candidates = cache.layers[cost_hash(layer)];
     for (const auto& [other, stage, number] : candidates)
       if (stage == plan_.stage_of(index) && equivalent_cost(layer, *other)) return number;
-    candidates.push_back({&layer, plan_.stage_of(index), static_cast<int>(layer_terms_.size())});
-    layer_terms_.push_back(builder.layer(index, of_remainder));
-    return static_cast<int>(layer_terms_.size()) - 1;
+    const bool known = known_ != nullptr;
+    known ? layer_costs_.push_back(known_->of(plan_, index, of_remainder))
+          : layer_terms_.push_back(builder.layer(index, of_remainder));
+    const auto number = static_cast<int>(known ? layer_costs_.size() : layer_terms_.size()) - 1;
+    candidates.push_back({&layer, plan_.stage_of(index), number});
+    return number;
+  }
+
+  LayerCost cost_of(int number, const MachineRates& rates) const {
+    const auto i = static_cast<std::size_t>(number);
+    return known_ != nullptr ? layer_costs_[i] : rates.layer(layer_terms_[i]);
   }
 
   void check(const Machine& machine) const {
@@ -254,10 +256,10 @@ class CostFormula::Parts {
     Priced priced;
     priced.layers.reserve(distinct_.size());
     for (const auto& [larger, smaller] : distinct_) {
-      priced.layers.push_back(rates.layer(layer_terms_[static_cast<std::size_t>(larger)]));
+      priced.layers.push_back(cost_of(larger, rates));
       if (smaller < 0) continue;
       LayerCost& mean = priced.layers.back();  // weighted by the number of microbatches of each size
-      const LayerCost smaller_cost = rates.layer(layer_terms_[static_cast<std::size_t>(smaller)]);
+      const LayerCost smaller_cost = cost_of(smaller, rates);
       for (PassCost LayerCost::*pass : passes_of_layer) {
         mean.*pass = mean.*pass * larger_share_;
         mean.*pass += smaller_cost.*pass * (1 - larger_share_);
@@ -356,12 +358,14 @@ class CostFormula::Parts {
   }
 
   const Plan& plan_;
+  KnownLayerCosts* known_;  // if not null, what layers cost on the only machine
   std::vector<int> units_;  // ranks per unit, by level
   GroupGraph graph_;
   std::span<const Action::Kind> actions_;  // of a microbatch
   double larger_share_;                    // the share of microbatches of the larger size
   CostTerms terms_;
   std::vector<std::vector<RankTerms>> layer_terms_;  // one per distinct layer and microbatch size
+  std::vector<LayerCost> layer_costs_;               // instead of layer_terms_, if they are known
   std::vector<Sizes> distinct_;
   std::vector<std::vector<GradReduceTerms>> sums_;
   std::vector<Group> groups_;
@@ -370,14 +374,17 @@ class CostFormula::Parts {
   mutable WorstRanks worst_ranks_;
 };
 
-CostFormula::CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times) {
+CostFormula::CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times)
+    : CostFormula(plan, machine, times, nullptr) {}
+
+CostFormula::CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known) {
   const double most = machine.levels.back().ranks.value;
   if (most > 0 && plan.ranks() > most)
     fail(
         "the strategy has {} ranks, but the machine '{}' holds {}: its last level '{}' has that limit; add a level "
         "for more ranks",
         plan.ranks(), machine.name, most, machine.levels.back().name);
-  parts_ = std::make_unique<const Parts>(plan, machine, times);
+  parts_ = std::make_unique<const Parts>(plan, machine, times, known);
 }
 
 CostFormula::CostFormula(CostFormula&&) noexcept = default;

@@ -34,7 +34,8 @@ class Binder {
       try {
         bind_layer(static_cast<int>(i));
       } catch (const Error& error) {
-        fail("layer '{}' ({}): {}", layer.name, layer.op->kind(), error.what());
+        throw LayerRefused(fmt::format("layer '{}' ({}): {}", layer.name, layer.op->kind(), error.what()),
+                           static_cast<int>(i));
       }
     }
     if (plan_.workload.training) mark_recomputed();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "strategies/plan/schedule_cache.hpp"
 
@@ -13,8 +14,15 @@ Workload microbatch_of(Workload step, int microbatches);
 /// Does what bind() does, and takes schedules from `made`, which calls share.
 Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, ScheduleCache& made);
 
+/// Thrown if a layer cannot run in the layouts that a strategy asks for.
+class LayerRefused : public Error {
+ public:
+  LayerRefused(const std::string& what, int number) : Error(what), layer(number) {}
+  int layer;  ///< its number in the model
+};
+
 /// Binds only the layers of a model, for a batch that is one microbatch: without a schedule, without buckets, and
-/// without checks of the model as a whole.
+/// without checks of the model as a whole. Throws LayerRefused for the first layer that cannot run.
 Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload);
 
 }  // namespace partita

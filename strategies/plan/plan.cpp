@@ -232,14 +232,12 @@ TransferPlan StageBoundary::transfer(int rank, bool back) const {
   const auto on = [](const Grid& grid, int inside) { return inside >= 0 && inside < grid.size(); };
   TransferPlan plan;
   if (on(have.grid(), sender) && representative_rank(have.grid(), sender, ~have.sharding()) == sender) {
-    const Box owned = have.owned(sender);
-    for (const int r : need.holders(owned, 0, need.grid().all()))
-      plan.sends.push_back({need.grid().first_rank() + r, intersect(owned, need.owned(r))});
+    plan.sends = need.holders(have.owned(sender), 0, need.grid().all());
+    for (Transfer& each : plan.sends) each.peer += need.grid().first_rank();
   }
   if (on(need.grid(), receiver)) {
-    const Box needed = need.owned(receiver);
-    for (const int r : have.holders(needed, 0, have.sharding()))
-      plan.recvs.push_back({have.grid().first_rank() + r, intersect(have.owned(r), needed)});
+    plan.recvs = have.holders(need.owned(receiver), 0, have.sharding());
+    for (Transfer& each : plan.recvs) each.peer += have.grid().first_rank();
   }
   return plan;
 }

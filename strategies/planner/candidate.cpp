@@ -4,6 +4,7 @@
 #include "strategies/plan/bind.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace partita {
@@ -66,20 +67,49 @@ class Computing {
   const Machine& machine_;
 };
 
+/// Returns 1, 2, 4, ... microbatches: first fewer than stages, as a step with few samples may need, then per stage.
+std::vector<int> numbers_of_microbatches(int stages, int most_per_stage) {
+  std::vector<int> all;
+  for (int fewer = 1; fewer < stages; fewer *= 2) all.push_back(fewer);
+  for (int times = 1; times <= most_per_stage; times *= 2) all.push_back(times * stages);
+  return all;
+}
+
+/// Returns the ways to cut space into `parts`, as ranks along y and x <= y: the one with the longest y, which has the
+/// fewest neighbors, and the squarest one, whose halos are smallest. Those in between have as many neighbors as the
+/// squarest one, and larger halos.
+std::vector<std::pair<int, int>> spatial_cuts(int parts, int most_y, int most_x) {
+  std::vector<std::pair<int, int>> all;
+  for (const int x : divisors(parts))
+    if (const int y = parts / x; x <= y && y <= most_y && x <= most_x) all.emplace_back(y, x);
+  if (all.size() > 2) all.erase(all.begin() + 1, all.end() - 1);
+  return all;
+}
+
 /// Returns the grids of `ranks` ranks on which each rank has some of the samples and pixels.
 std::vector<Shares> grids(int ranks, Index samples, int most_y, int most_x, int most_split) {
   std::vector<Shares> all;
-  for (const int data : divisors(ranks))
-    for (const int y : divisors(ranks / data))
-      for (const int x : divisors(ranks / data / y)) {
-        const Shares shares{data, y, x, ranks / data / y / x};
-        if (data <= samples && y <= most_y && x <= most_x && x <= y && shares.split() <= most_split)
-          all.push_back(shares);
-      }
+  for (const int data : divisors(ranks)) {
+    const int split = ranks / data;
+    if (data > samples || split > most_split) continue;
+    for (const int space : divisors(split))
+      for (const auto& [y, x] : spatial_cuts(space, most_y, most_x)) all.push_back({data, y, x, split / space});
+  }
   return all;
 }
 
 }  // namespace
+
+bool Candidate::typical() const {
+  const auto square_root = [](int n) {  // the largest divisor that is not larger
+    int root = 1;
+    for (const int d : divisors(n))
+      if (d <= n / d) root = d;
+    return root;
+  };
+  const auto& [data, y, x, c] = shares;
+  return y * x == 1 || c == 1 || (c == square_root(shares.split()) && x == square_root(y * x));
+}
 
 double Candidate::pipelined(double work, double longest_stage, const std::vector<double>& transfers) const {
   const double between = transfers.empty() ? 0 : *std::max_element(transfers.begin(), transfers.end());
@@ -103,8 +133,12 @@ Strategy Candidate::strategy(const Model& model) const {
   const auto pattern = [&](int way) -> const LayoutPattern& { return patterns[static_cast<std::size_t>(way)]; };
   if (const std::string rule = pattern(usual).rule(); !rule.empty()) strategy.layer("*", {.output = rule});
   const auto shapes = model.shapes(1);
-  for (std::size_t i = 0; i < ways.size(); ++i)
-    if (ways[i] != usual) strategy.layer(model.layers()[i].name, {.output = pattern(ways[i]).of(shapes[i]).rule()});
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    const auto other = instead.find({i, ways[i]});
+    if (ways[i] == usual && other == instead.end()) continue;
+    const LayoutPattern& mine = other == instead.end() ? pattern(ways[i]) : other->second;
+    strategy.layer(model.layers()[i].name, {.output = mine.of(shapes[i]).rule()});
+  }
   return strategy;
 }
 
@@ -114,8 +148,14 @@ StrategyKind Candidate::kind(const Model& model) const {
   return kind;
 }
 
+int most_microbatches(const Model& model, const PlannerOptions& options) {
+  const auto by_microbatch = [](const Layer& layer) { return layer.op->depends_on_microbatches(); };
+  const bool one = options.keep_batch_norm && std::any_of(model.layers().begin(), model.layers().end(), by_microbatch);
+  return one ? 1 : std::numeric_limits<int>::max();
+}
+
 std::vector<Candidate> all_outlines(const SearchContext& context, const PlannerOptions& options,
-                                    const std::string& spatial) {
+                                    const std::string& spatial, const std::function<double(int)>& collectives) {
   const Computing computing(context);
   const Shape input = context.model.shapes(1)[0];
   const auto most = [&](std::size_t dim) {
@@ -124,15 +164,14 @@ std::vector<Candidate> all_outlines(const SearchContext& context, const PlannerO
   std::vector<Candidate> all;
   const auto layers = static_cast<int>(context.model.layers().size());
   for (const int stages : divisors(options.ranks)) {
-    if (stages > layers || (stages > 1 && options.kinds.empty())) continue;
-    for (int times = 1; times <= options.most_microbatches; times *= 2) {
-      const int microbatches = stages == 1 ? times : times * stages;
-      if (microbatches > context.workload.batch) continue;
+    if (stages > layers || stages < options.least_stages || (stages > 1 && options.kinds.empty())) continue;
+    for (const int microbatches : numbers_of_microbatches(stages, options.most_microbatches)) {
+      if (microbatches > most_microbatches(context.model, options) || microbatches > context.workload.batch) continue;
       const auto [work, longest] = computing.seconds(static_cast<double>(stages) / options.ranks / microbatches);
       const Index samples = microbatch_of(context.workload, microbatches).batch;
       for (const Shares& shares : grids(options.ranks / stages, samples, most(0), most(1), options.most_split)) {
         Candidate outline{.stages = stages, .microbatches = microbatches, .shares = shares};
-        outline.seconds = outline.pipelined(microbatches * work, microbatches * longest);
+        outline.seconds = outline.pipelined(microbatches * (work + collectives(shares.data)), microbatches * longest);
         all.push_back(std::move(outline));
       }
     }

@@ -5,7 +5,10 @@
 #include "strategies/planner/layout_pattern.hpp"
 #include "strategies/planner/search_context.hpp"
 
+#include <functional>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace partita {
@@ -22,8 +25,12 @@ struct Candidate {
   Known known = Known::even_shares;
   std::vector<LayoutPattern> patterns{};
   std::vector<int> ways{};  ///< by layer: index into `patterns`
-  double even = 0;          ///< seconds that each stage works if all stages work equally long
+  /// by layer and pattern: the layout of a layer that cannot run in the pattern
+  std::map<std::pair<std::size_t, int>, LayoutPattern> instead{};
+  double even = 0;  ///< seconds that each stage works if all stages work equally long
 
+  /// True if the ranks that share samples split space alone, channels alone, or both about equally.
+  bool typical() const;
   /// Seconds of a step in which microbatches pass through all stages one after the other. The first microbatch passes
   /// through all stages, and the transfers between them forward and backward. The other microbatches follow at the pace
   /// of the longest stage and the longest transfer. `work` and `longest_stage` are the seconds of all microbatches in a
@@ -41,9 +48,13 @@ struct Candidate {
   bool operator<(const Candidate& other) const { return seconds > other.seconds; }
 };
 
-/// Returns all combinations of stages, microbatches and grids, without layouts. Their time estimate counts only
-/// computation, shared evenly. `spatial` names the dimensions that the axes y and x shard.
+/// Returns the largest number of microbatches with which strategies compute what `options` ask for.
+int most_microbatches(const Model& model, const PlannerOptions& options);
+
+/// Returns all combinations of stages, microbatches and grids, without layouts. Their time estimate counts computation,
+/// shared evenly, and `collectives(data)`: the seconds that a microbatch at least needs for collectives inside layers
+/// if so many ranks share its samples. `spatial` names the dimensions that the axes y and x shard.
 std::vector<Candidate> all_outlines(const SearchContext& context, const PlannerOptions& options,
-                                    const std::string& spatial);
+                                    const std::string& spatial, const std::function<double(int)>& collectives);
 
 }  // namespace partita

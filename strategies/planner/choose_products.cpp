@@ -1,8 +1,8 @@
 #include "partita/strategies/planner/choose_products.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/strategies/cost/cost_formula.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "strategies/cost/plan_pricer.hpp"
 #include "strategies/declare/rule_values.hpp"
 
 #include <algorithm>
@@ -79,10 +79,10 @@ class Search {
       : model_(model),
         workload_(workload),
         machine_(machine),
-        times_(times),
+        pricer_(machine, times),
         best_(std::move(strategy)),
         plan_(bind(model, best_, workload)) {
-    set(cost(plan_));
+    set(pricer_.step(plan_));
   }
 
   const Plan& plan() const { return plan_; }
@@ -115,7 +115,6 @@ class Search {
     seconds_ = cost.seconds;
     communication_ = cost.seconds - cost.parts.passes.compute;
   }
-  StepCost cost(const Plan& plan) const { return CostFormula(plan, machine_, times_).step(machine_); }
 
   /// True if an algorithm could save time: if its messages and words alone, over the fastest links, do not take longer
   /// than all communication of the step. It is costly to bind an algorithm with thousands of messages.
@@ -143,7 +142,7 @@ class Search {
     } catch (const Error&) {  // this algorithm cannot run in these layouts
       return false;
     }
-    const StepCost taken = cost(plan);
+    const StepCost taken = pricer_.step(plan);
     if (taken.seconds >= seconds_ * (1 - least_saving)) return false;
     set(taken);
     best_ = std::move(strategy);
@@ -154,7 +153,7 @@ class Search {
   const Model& model_;
   const Workload& workload_;
   const Machine& machine_;
-  const KernelTimes& times_;
+  PlanPricer pricer_;
   Strategy best_;
   Plan plan_;
   double seconds_ = 0, communication_ = 0;  // of a step

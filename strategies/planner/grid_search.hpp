@@ -17,6 +17,8 @@ class GridSearch {
 
   /// Returns the fastest strategies. Throws as plan_strategies() does.
   std::vector<Planned> run();
+  /// Returns what the search left out because its time was up.
+  const Unfinished& unfinished() const { return unfinished_; }
 
  private:
   /// The candidates of one round as strategies to evaluate. Strategies with two replicas take longer to estimate, so
@@ -30,6 +32,7 @@ class GridSearch {
   void offer(std::vector<UnplacedStrategy> offers);
   void offer(Offers offers);
   [[noreturn]] void fail_unexamined(int examined) const;
+  Index samples_per_rank(const Candidate& candidate) const;
   std::vector<Candidate> refined(Candidate candidate);
   void estimate(Candidate& candidate, const CandidateLayoutCosts& costs, const ChoiceGraph& graph) const;
   void examine(const Candidate& candidate, Offers& offers);
@@ -41,6 +44,7 @@ class GridSearch {
   MemoryLimitedSearch best_;
   std::string spatial_;  // the dimensions that the axes y and x shard
   LayoutCosts layout_costs_;
+  Unfinished unfinished_;
 };
 
 }  // namespace partita

@@ -1,7 +1,6 @@
 #include "strategies/planner/layout_alternatives.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/strategies/cost/cost_formula.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "strategies/declare/rule_values.hpp"
 
@@ -136,8 +135,9 @@ class Variants {
 
 }  // namespace
 
-LayoutAlternatives layout_alternatives(const Model& model, const Strategy& strategy, const Workload& workload,
-                                       const Machine& machine, const KernelTimes& times) {
+LayoutAlternatives layout_alternatives(const SearchContext& context, const Strategy& strategy) {
+  const Model& model = context.model;
+  const Workload& workload = context.workload;
   static_cast<void>(bind(model, strategy, workload));  // the strategy itself must run
   const Variants variants(model, strategy);
   LayoutAlternatives found{variants.groups(), {}};
@@ -146,7 +146,7 @@ LayoutAlternatives layout_alternatives(const Model& model, const Strategy& strat
       Strategy variant = variants.with(found.groups[group], layout);
       try {
         const Plan plan = bind(model, variant, workload);
-        found.all.push_back({group, layout, std::move(variant), CostFormula(plan, machine, times).step(machine)});
+        found.all.push_back({group, layout, std::move(variant), context.pricer->step(plan)});
       } catch (const Error&) {  // some layer cannot run in this layout
         continue;
       }

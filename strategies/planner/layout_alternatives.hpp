@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/strategies/cost/estimate.hpp"
+#include "strategies/planner/search_context.hpp"
 
 #include <string>
 #include <vector>
@@ -29,7 +29,6 @@ struct LayoutAlternatives {
 };
 
 /// Prices other layouts of a strategy, as layout_reasons() describes.
-LayoutAlternatives layout_alternatives(const Model& model, const Strategy& strategy, const Workload& workload,
-                                       const Machine& machine, const KernelTimes& times);
+LayoutAlternatives layout_alternatives(const SearchContext& context, const Strategy& strategy);
 
 }  // namespace partita

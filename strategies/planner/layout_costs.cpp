@@ -15,6 +15,11 @@ namespace {
 /// Grids are bound with at most this many ranks along the data axis: two ranks stand for any larger number.
 constexpr int shortened = 2;
 
+Shares with_short_data(Shares shares) {
+  shares.data = std::min(shares.data, shortened);
+  return shares;
+}
+
 /// Returns true if some dimension has fewer elements than blocks.
 bool leaves_empty(const Layout& layout) {
   for (int d = 0; d < layout.shape().dims(); ++d)
@@ -48,36 +53,13 @@ std::vector<PeerTraffic> spread(const Traffic& moved, const Grid& grid, AxisSet 
 
 }  // namespace
 
-LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
-  std::map<std::string, int> numbers;
-  const auto shapes = whole.shapes(1);
-  std::vector<bool> trains;  // by layer: whether it or a layer before it has trained weights
-  for (int i = 0; i < static_cast<int>(whole.layers().size()); ++i) {
-    const Layer& layer = whole.layers()[static_cast<std::size_t>(i)];
-    const auto inputs = whole.inputs_of(i, shapes);
-    const auto weights = layer.op->weights(inputs);
-    trains.push_back(std::any_of(weights.begin(), weights.end(), [](const WeightSpec& w) { return w.trained; }));
-    std::string text = std::to_string(layer.like);
-    std::vector<Value> producers;
-    for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
-      const auto producer = static_cast<std::size_t>(layer.inputs[k]);
-      text += fmt::format(" {}{}", inputs[k].print(), trains[producer] ? " dx" : "");
-      producers.push_back(model.value(model.layers()[static_cast<std::size_t>(of_layer[producer])].name));
-      trains.back() = trains.back() || trains[producer];
-    }
-    const auto [found, fresh] = numbers.try_emplace(std::move(text), static_cast<int>(numbers.size()));
-    of_layer.push_back(found->second);
-    if (fresh) {
-      model.layer(layer.name, layer.op, producers);
-      occurrences.push_back(0);
-    }
-    ++occurrences[static_cast<std::size_t>(found->second)];
-  }
-}
-
 /// Numbers distinct layouts, and computes the cost of each redistribution between two of them once.
 class LayoutCosts::Moves {
  public:
+  /// `price` is that of any plan on the grid.
+  explicit Moves(PieceCost price) : price_(std::move(price)) {}
+
+  const PieceCost& price() const { return price_; }
   std::size_t number(const Layout& layout) {
     auto& candidates = by_volume_[layout.shape().volume()];
     for (const std::size_t known : candidates)
@@ -96,32 +78,45 @@ class LayoutCosts::Moves {
   }
 
  private:
+  PieceCost price_;
   std::vector<Layout> layouts_;
   std::map<Index, std::vector<std::size_t>> by_volume_;
   std::map<std::pair<std::size_t, std::size_t>, double> known_;
 };
 
-const LayoutCosts::BoundPatterns& LayoutCosts::bind_patterns(const Shares& shares, Index samples) {
-  Shares on = shares;
-  on.data = std::min(shares.data, shortened);
-  const auto [found, fresh] = bound_.try_emplace({on, samples});
-  BoundPatterns& bound = found->second;
-  if (!fresh) return bound;
+LayoutCosts::BoundPatterns LayoutCosts::bind_patterns(const Shares& shares, Index samples) {
+  const Shares on = with_short_data(shares);
+  BoundPatterns bound;
   Workload block = context_.workload;
   block.batch = samples * on.data;
-  const Strategy on_grid(on.grid());
-  for (const LayoutPattern& pattern : layout_patterns(shares, spatial_)) {
-    Strategy strategy = on_grid;
-    strategy.layer("*", {.output = pattern.rule()});
-    try {
-      bound.plans.push_back(bind_layers(classes_.model, strategy, block));
-      bound.costs.patterns.push_back(pattern);
-    } catch (const Error& error) {  // a layout in which some layer cannot run is not a candidate
-      leave_out({shares.grid(), pattern.rule(), error.what()});
-    }
-  }
+  for (const LayoutPattern& pattern : layout_patterns(shares, spatial_))
+    bind_pattern(bound, {shares.grid(), pattern.rule(), "", false}, pattern, Strategy(on.grid()), block);
   add_shortened(bound, on);
   return bound;
+}
+
+/// Binds a pattern. A layer that cannot run in it gets the largest part of it in which it can run, and costs only
+/// itself; if there is none, the pattern is left out.
+void LayoutCosts::bind_pattern(BoundPatterns& bound, LeftOut left_out, const LayoutPattern& pattern, Strategy strategy,
+                               const Workload& block) {
+  strategy.layer("*", {.output = pattern.rule()});
+  const std::vector<LayoutPattern> smaller = pattern.smaller();
+  const auto shapes = classes_.model.shapes(1);
+  std::map<int, std::size_t> tried;  // by class: how many smaller patterns
+  for (bool runs = false; !runs;) try {
+      bound.plans.push_back(bind_layers(classes_.model, strategy, block));
+      runs = true;
+    } catch (const LayerRefused& refused) {
+      const auto c = static_cast<std::size_t>(refused.layer);
+      if (tried.empty()) left_out.why = refused.what();
+      std::size_t& next = tried[refused.layer];
+      if (next == smaller.size()) return leave_out(std::move(left_out));
+      strategy.layer(classes_.model.layers()[c].name, {.output = smaller[next++].of(shapes[c]).rule()});
+    }
+  for (const auto& [c, count] : tried) bound.costs.instead[{c, bound.costs.patterns.size()}] = smaller[count - 1];
+  left_out.still_tried = true;
+  if (!tried.empty()) leave_out(std::move(left_out));
+  bound.costs.patterns.push_back(pattern);
 }
 
 /// Records a pattern once per grid, whatever the number of samples.
@@ -133,9 +128,19 @@ void LayoutCosts::leave_out(LeftOut pattern) {
 }
 
 const CandidateLayoutCosts& LayoutCosts::costs(const Shares& shares, Index samples) {
-  const auto found = costs_.find({shares, samples});
-  if (found != costs_.end()) return found->second;
-  return costs_.emplace(std::pair(shares, samples), costs(bind_patterns(shares, samples), shares)).first->second;
+  if (const auto found = costs_.find({shares, samples}); found != costs_.end()) return found->second;
+  announce(shares, samples);
+  const BoundPatterns bound = bind_patterns(shares, samples);
+  for (const int data : announced_[{with_short_data(shares), samples}]) {
+    Shares each = shares;
+    each.data = data;
+    costs_.try_emplace({each, samples}, costs(bound, each));
+  }
+  return costs_.at({shares, samples});
+}
+
+void LayoutCosts::announce(const Shares& shares, Index samples) {
+  announced_[{with_short_data(shares), samples}].insert(shares.data);
 }
 
 void LayoutCosts::add_shortened(BoundPatterns& bound, const Shares& shares) const {
@@ -188,7 +193,8 @@ double LayoutCosts::leaving(const PieceCost& price, const Layout& y, int ranks) 
 
 CandidateLayoutCosts::Between LayoutCosts::costs_between(const std::vector<Plan>& plans) const {
   CandidateLayoutCosts::Between tables;
-  Moves moves;
+  if (plans.empty()) return tables;
+  Moves moves(PieceCost(plans.front(), context_.machine, context_.times, false, &plans.front().grid()));
   for (std::size_t i = 0; i < context_.model.layers().size(); ++i)
     for (std::size_t k = 0; k < context_.model.layers()[i].inputs.size(); ++k) {
       const int from = classes_.of_layer[static_cast<std::size_t>(context_.model.layers()[i].inputs[k])];
@@ -197,6 +203,33 @@ CandidateLayoutCosts::Between LayoutCosts::costs_between(const std::vector<Plan>
       if (fresh) found->second = costs_between(plans, from, to, k, moves);
     }
   return tables;
+}
+
+double LayoutCosts::collectives(int data) {
+  const auto [found, fresh] = collectives_.try_emplace(data, 0.0);
+  double& seconds = found->second;
+  if (!fresh || data == 1) return seconds;
+  Workload block = context_.workload;
+  block.batch = data;
+  Strategy samples(fmt::format("data={}", data));
+  samples.layer("*", {.output = "N@data"});
+  Plan plan;
+  try {
+    plan = bind_layers(classes_.model, samples, block);
+  } catch (const LayerRefused&) {  // then no number of seconds is certain
+    return seconds;
+  }
+  const PieceCost price(plan, context_.machine, context_.times, false);
+  const Index element = size_of(DType::f64);
+  for (std::size_t c = 0; c < plan.layers.size(); ++c)
+    for (const auto& each : plan.layers[c]->at.collectives)
+      if (plan.grid().group_size(each.axes) > 1)
+        seconds +=
+            classes_.occurrences[c] *
+            price.seconds(
+                {each.role, Verb::all_reduce, each.axes, {1, element}, Pass::forward, Purpose::statistics, {}, {}},
+                plan.grid(), 0);
+  return seconds;
 }
 
 /// Returns the redistribution costs, indexed by the pattern of class `from` and that of class `to`, which reads it as
@@ -218,8 +251,7 @@ std::vector<std::vector<double>> LayoutCosts::costs_between(const std::vector<Pl
   for (const Ends& producer : ends) {
     auto& row = table.emplace_back();
     for (std::size_t b = 0; b < plans.size(); ++b) {
-      const PieceCost price(plans[b], context_.machine, context_.times, false, &plans[b].grid());
-      const auto seconds = [&](const Layout& have, const Layout& need) { return between(price, have, need); };
+      const auto seconds = [&](const Layout& have, const Layout& need) { return between(moves.price(), have, need); };
       row.push_back(moves.seconds(producer.y, ends[b].x, seconds));
       if (ends[b].back) row.back() += moves.seconds(ends[b].dx, producer.dy, seconds);
     }
@@ -282,16 +314,25 @@ double LayoutCosts::between(const PieceCost& price, const Layout& from, const La
   return seconds;
 }
 
-std::pair<double, double> LayoutCosts::lower_bound(const CandidateLayoutCosts& costs, int microbatches) const {
+std::pair<double, double> LayoutCosts::lower_bound(const CandidateLayoutCosts& costs, int microbatches,
+                                                   int stages) const {
   double seconds = 0, longest = 0;
   for (std::size_t c = 0; c < costs.microbatch.size(); ++c) {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t p = 0; p < costs.patterns.size(); ++p)
-      least = std::min(least, costs.microbatch[c][p] * microbatches + costs.exposed_comm[c][p]);
+      least = std::min(least, costs.microbatch[c][p] * microbatches + costs.exposed_comm[c][p] / stages);
     seconds += least * classes_.occurrences[c];
     longest = std::max(longest, least);
   }
   return {seconds, longest};
+}
+
+std::map<std::pair<std::size_t, int>, LayoutPattern> LayoutCosts::instead(const CandidateLayoutCosts& costs) const {
+  std::map<std::pair<std::size_t, int>, LayoutPattern> all;
+  for (const auto& [place, layout] : costs.instead)
+    for (std::size_t i = 0; i < classes_.of_layer.size(); ++i)
+      if (classes_.of_layer[i] == place.first) all[{i, static_cast<int>(place.second)}] = layout;
+  return all;
 }
 
 std::vector<double> LayoutCosts::boundary_seconds(const CandidateLayoutCosts& costs,
@@ -316,7 +357,15 @@ double LayoutCosts::exposed_comm(const CandidateLayoutCosts& costs, const std::v
     all += costs.sums[c][p];
     waits += costs.exposed_comm[c][p];
   }
-  return std::max(0.0, all - waits - backward);
+  return waits + std::max(0.0, all - waits - backward);
+}
+
+std::vector<double> LayoutCosts::seconds_of_layers(const CandidateLayoutCosts& costs, const ChoiceGraph& graph,
+                                                   const std::vector<int>& ways) const {
+  auto seconds = costs_of(graph, ways);
+  for (std::size_t i = 0; i < ways.size(); ++i)
+    seconds[i] -= costs.exposed_comm[static_cast<std::size_t>(classes_.of_layer[i])][static_cast<std::size_t>(ways[i])];
+  return seconds;
 }
 
 ChoiceGraph LayoutCosts::graph(const CandidateLayoutCosts& costs, int microbatches, double exposed) const {

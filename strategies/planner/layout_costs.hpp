@@ -4,11 +4,13 @@
 #include "partita/strategies/plan/plan.hpp"
 #include "partita/strategies/planner/planner.hpp"
 #include "strategies/planner/choice_graph.hpp"
+#include "strategies/planner/layer_classes.hpp"
 #include "strategies/planner/layout_pattern.hpp"
 #include "strategies/planner/search_context.hpp"
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -17,20 +19,12 @@ namespace partita {
 
 class PieceCost;
 
-/// A model with one layer of each class, so that repeated blocks are bound and estimated once. Layers of one class have
-/// equal costs under any pattern that all layers follow: they have the same operator and shapes, and compute gradients
-/// of the same inputs.
-struct LayerClasses {
-  Model model;                      ///< the first layer of each class, in model order
-  std::vector<int> of_layer;        ///< by layer of the original model: its class
-  std::vector<double> occurrences;  ///< by class: number of layers
-  explicit LayerClasses(const Model& model);
-};
-
 /// Costs of layers for each layout pattern of one grid, and of redistributions between patterns, in seconds, by layer
 /// class.
 struct CandidateLayoutCosts {
-  std::vector<LayoutPattern> patterns;          ///< the patterns in which every layer can run
+  /// the patterns; a layer that cannot run in one of them has another layout in its place
+  std::vector<LayoutPattern> patterns;
+  std::map<std::pair<int, std::size_t>, LayoutPattern> instead;  ///< by class and pattern: that other layout
   std::vector<std::vector<double>> microbatch;  ///< by class and pattern: one microbatch, without redistributions
   std::vector<std::vector<double>> sums;        ///< by class and pattern: gradient sums in a step
   /// by class and pattern: the part of `sums` that no computation can hide
@@ -44,27 +38,36 @@ struct CandidateLayoutCosts {
 };
 
 /// Estimates the costs of the layout patterns of grids. `spatial` names the dimensions, at most two, that the axes y
-/// and x shard. Grids with equal blocks share their bound plans.
+/// and x shard.
 class LayoutCosts {
  public:
   LayoutCosts(const SearchContext& context, std::string spatial)
       : context_(context), classes_(context.model), spatial_(std::move(spatial)), bucket_(bucket_bytes()) {}
 
+  /// Says that costs() will be asked for these. Grids that differ in the data axis alone are bound together.
+  void announce(const Shares& shares, Index samples);
   /// Returns the costs for microbatches with at most `samples` samples per rank of the data axis.
   const CandidateLayoutCosts& costs(const Shares& shares, Index samples);
-  /// The patterns left out of all calls of costs() so far, because some layer cannot run in them.
+  /// Returns the seconds that a microbatch needs at least for collectives inside layers, e.g. statistics of batch
+  /// normalization, if `data` ranks share its samples: those of neighbors that add one element.
+  double collectives(int data);
+  /// The patterns in which a layer could not run, in all calls of costs() so far.
   const std::vector<LeftOut>& left_out() const { return left_out_; }
   /// Returns two lower bounds in seconds: for the work of a step, and for the work of its longest layer. Both assume
-  /// that redistributions are free.
-  std::pair<double, double> lower_bound(const CandidateLayoutCosts& costs, int microbatches) const;
+  /// that redistributions are free, and that each stage has an equal part of the gradient sums.
+  std::pair<double, double> lower_bound(const CandidateLayoutCosts& costs, int microbatches, int stages) const;
+  /// Returns the layouts, by layer and pattern, of layers that cannot run in a pattern.
+  std::map<std::pair<std::size_t, int>, LayoutPattern> instead(const CandidateLayoutCosts& costs) const;
   /// Returns for each layer the seconds to send a microbatch's outputs to the next stage if a stage ends before this
   /// layer. `ways` has the pattern of each layer.
   std::vector<double> boundary_seconds(const CandidateLayoutCosts& costs, const std::vector<int>& ways) const;
   /// Returns the layout choices of all layers for a step. `exposed` (0 to 1) is the share of the hideable gradient sums
   /// that counts as cost; 0 means that computation hides all of them.
   ChoiceGraph graph(const CandidateLayoutCosts& costs, int microbatches, double exposed) const;
-  /// Seconds of gradient sums that remain after a last microbatch, whose backward pass of `backward` seconds hides the
-  /// others.
+  /// Returns the seconds of a step of each layer without gradient sums. `graph` is graph(costs, microbatches, 0).
+  std::vector<double> seconds_of_layers(const CandidateLayoutCosts& costs, const ChoiceGraph& graph,
+                                        const std::vector<int>& ways) const;
+  /// Seconds of gradient sums that are not hidden by a last microbatch, whose backward pass takes `backward` seconds.
   double exposed_comm(const CandidateLayoutCosts& costs, const std::vector<int>& ways, double backward) const;
 
  private:
@@ -73,7 +76,9 @@ class LayoutCosts {
     CandidateLayoutCosts costs;  // with the shortened data axis
     std::vector<bool> sums;      // by class: whether some sum in a microbatch runs over the data axis
   };
-  const BoundPatterns& bind_patterns(const Shares& shares, Index samples);
+  BoundPatterns bind_patterns(const Shares& shares, Index samples);
+  void bind_pattern(BoundPatterns& bound, LeftOut left_out, const LayoutPattern& pattern, Strategy strategy,
+                    const Workload& block);
   void leave_out(LeftOut pattern);
   void add_shortened(BoundPatterns& bound, const Shares& shares) const;
   CandidateLayoutCosts costs(const BoundPatterns& bound, const Shares& shares) const;
@@ -92,9 +97,10 @@ class LayoutCosts {
   SearchContext context_;
   LayerClasses classes_;
   std::string spatial_;
-  double bucket_;                                            // estimated bytes of a bucket
-  std::map<std::pair<Shares, Index>, BoundPatterns> bound_;  // key: shares with the shortened data axis, samples
+  double bucket_;  // estimated bytes of a bucket
   std::map<std::pair<Shares, Index>, CandidateLayoutCosts> costs_;
+  std::map<std::pair<Shares, Index>, std::set<int>> announced_;  // with the shortened data axis: its true extents
+  std::map<int, double> collectives_;                            // by ranks that share the samples
   std::vector<LeftOut> left_out_;
 };
 

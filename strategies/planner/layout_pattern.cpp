@@ -30,6 +30,18 @@ LayoutPattern LayoutPattern::of(const Shape& shape) const {
   return fitting;
 }
 
+std::vector<LayoutPattern> LayoutPattern::smaller() const {
+  std::vector<LayoutPattern> all;
+  for (std::size_t kept = 0; kept + 1 < std::size_t{1} << entries.size(); ++kept) {  // as sets of entries
+    auto& some = all.emplace_back();
+    for (std::size_t i = 0; i < entries.size(); ++i)
+      if ((kept >> i & 1U) != 0) some.entries.push_back(entries[i]);
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.entries.size() > b.entries.size(); });
+  return all;
+}
+
 bool LayoutPattern::splits_samples(std::string_view axis) const {
   return std::any_of(entries.begin(), entries.end(), [&](const Entry& entry) {
     return entry.dim != 'N' && std::find(entry.axes.begin(), entry.axes.end(), axis) != entry.axes.end();

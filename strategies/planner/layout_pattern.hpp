@@ -36,6 +36,8 @@ struct LayoutPattern {
   std::string rule() const;
   /// Returns the entries whose dimensions the shape has, because a rule that names a layer exactly must fit it.
   LayoutPattern of(const Shape& shape) const;
+  /// Returns the patterns with fewer entries, those with the most first; the last one shards nothing.
+  std::vector<LayoutPattern> smaller() const;
   /// Returns true if the axis shards another dimension than the samples.
   bool splits_samples(std::string_view axis) const;
 };

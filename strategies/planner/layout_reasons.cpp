@@ -15,7 +15,7 @@ std::string print(const std::string& layout) { return layout.empty() ? "replicat
 std::vector<LayoutReason> layout_reasons(const Model& model, const Strategy& strategy, const Workload& workload,
                                          const Machine& machine, const KernelTimes& times) {
   if (strategy.ranks() == 1) return {};
-  const LayoutAlternatives found = layout_alternatives(model, strategy, workload, machine, times);
+  const LayoutAlternatives found = layout_alternatives({model, workload, machine, times}, strategy);
   std::vector<LayoutReason> reasons;
   for (std::size_t group = 0; group < found.groups.size(); ++group) {
     const LayoutGroup& mine = found.groups[group];

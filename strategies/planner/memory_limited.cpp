@@ -2,6 +2,7 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
 
+#include "strategies/planner/candidate.hpp"
 #include "strategies/planner/checkpointing.hpp"
 
 #include <algorithm>
@@ -99,7 +100,8 @@ std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant
 /// options' maximum.
 int MemoryLimitedSearch::most_microbatches(const UnplacedStrategy& offered) const {
   int most = offered.strategy.microbatches();
-  while (2 * most * offered.data <= context_.workload.batch &&
+  while (2 * most <= partita::most_microbatches(context_.model, options_) &&
+         2 * most * offered.data <= context_.workload.batch &&
          2 * most <= options_.most_microbatches * offered.strategy.stage_count())
     most *= 2;
   return most;
@@ -122,7 +124,7 @@ Planned MemoryLimitedSearch::thoroughly(Variant variant) {
 
 Planned MemoryLimitedSearch::estimated(const Strategy& unplaced, double effort) {
   const auto as_planned = [&](const Strategy& strategy) {
-    return Planned{strategy, estimate(bind_plan(strategy), context_.machine, context_.times)};
+    return Planned{strategy, context_.pricer->cost(bind_plan(strategy))};
   };
   if (unplaced.stage_count() == 1) return as_planned(unplaced);
   std::vector<Planned> tried;
@@ -175,7 +177,7 @@ bool MemoryLimitedSearch::has_better(const StrategyKind& kind, double seconds) c
 }
 
 bool MemoryLimitedSearch::done(double seconds) const {
-  if (!full() || (limited_ && seconds < found_.back().cost.seconds)) return false;
+  if (!full() || seconds < (limited_ ? found_.back() : found_.front()).cost.seconds) return false;
   const double slow = of_interest * found_.front().cost.seconds;
   std::set<StrategyKind> kinds;
   for (const Entry& each : entries())

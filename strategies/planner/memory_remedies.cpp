@@ -197,7 +197,7 @@ class Search {
     try {
       const Variant variant = change();
       const Plan plan = bind(context_.model, placed(variant), variant.workload);
-      const Cost cost = estimate(plan, context_.machine, context_.times);
+      const Cost cost = context_.pricer->cost(plan);
       const Index held = cost.memory.total;
       return Remedy{variant.change, variant.workload.batch,           plan.ranks(), cost.seconds,
                     held,           std::max<Index>(0, held - limit_)};

@@ -19,27 +19,29 @@ constexpr double least_saving = 1e-3;
 /// of the strategy's kind and within the limit in bytes. The search estimates each layer on its own and knows few
 /// patterns; this looks at the price of the whole step.
 std::optional<Planned> better(const Planned& planned, const SearchContext& context, Index limit) {
-  const auto& [model, workload, machine, times] = context;
+  const Model& model = context.model;
   const StrategyKind kind = kind_of(model, planned.strategy);
-  for (const auto& each : layout_alternatives(model, planned.strategy, workload, machine, times).all) {
+  for (const auto& each : layout_alternatives(context, planned.strategy).all) {
     if (each.cost.seconds >= planned.cost.seconds * (1 - least_saving)) break;
     if (kind_of(model, each.strategy) != kind) continue;
-    Cost cost = estimate(bind(model, each.strategy, workload), machine, times);
+    Cost cost = context.pricer->cost(bind(model, each.strategy, context.workload));
     if (cost.memory.total <= limit) return Planned{with_short_rules(model, each.strategy), std::move(cost)};
   }
   return std::nullopt;
 }
 
-/// Improves the layouts of groups as long as that helps, and returns the result with short rules.
-Planned improved(Planned planned, const SearchContext& context, Index limit) {
+/// Improves the layouts of groups as long as that helps and there is time. The result has short rules. Returns false if
+/// the time was up.
+bool improve(Planned& planned, const SearchContext& context, Index limit) {
   constexpr int most_rounds = 8;
   planned.strategy = with_short_rules(context.model, planned.strategy);
   for (int round = 0; round < most_rounds; ++round) {
+    if (context.time_is_up()) return false;
     auto next = better(planned, context, limit);
     if (!next) break;
     planned = std::move(*next);
   }
-  return planned;
+  return true;
 }
 
 }  // namespace
@@ -53,9 +55,19 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
   for (const int each : {options.rounds, options.most_split, options.most_microbatches})
     if (each < 1)
       fail("a limit of the planner's rounds, ranks per block or microbatches is {}; it must be 1 or more", each);
-  const SearchContext context{model, workload, machine, times};
-  std::vector<Planned> found = GridSearch(context, options).run();
-  for (Planned& each : found) each = improved(std::move(each), context, memory_limit(options, machine));
+  if (options.least_stages < 1) fail("the minimum number of stages is {}; it must be 1 or more", options.least_stages);
+  if (!(options.time_limit >= 0)) fail("the time limit is {} seconds; it must be 0 or more", options.time_limit);
+  SearchContext context{model, workload, machine, times};
+  if (options.time_limit > 0) context.until = now() + options.time_limit;
+  GridSearch search(context, options);
+  std::vector<Planned> found = search.run();
+  Unfinished unfinished = search.unfinished();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!improve(found[i], context, memory_limit(options, machine))) ++unfinished.not_improved;
+    if (options.progress)
+      options.progress("strategies improved", static_cast<int>(i) + 1, static_cast<int>(found.size()));
+  }
+  if (options.unfinished && (unfinished.candidates > 0 || unfinished.not_improved > 0)) options.unfinished(unfinished);
   std::stable_sort(found.begin(), found.end(),
                    [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; });
   const auto alike = [&](const Planned& a, const Planned& b) {

@@ -1,18 +1,28 @@
 #pragma once
 
+#include "partita/base/clock.hpp"
 #include "partita/strategies/machine/kernel_times.hpp"
 #include "partita/strategies/machine/machine.hpp"
 #include "partita/strategies/plan/plan.hpp"
+#include "strategies/cost/plan_pricer.hpp"
+
+#include <limits>
+#include <memory>
 
 namespace partita {
 
-/// What every search for a strategy is given, and does not change.
+/// What every search for a strategy is given.
 /// @pre All of it outlives the search.
 struct SearchContext {
   const Model& model;
   const Workload& workload;
   const Machine& machine;
   const KernelTimes& times;
+  double until = std::numeric_limits<double>::infinity();  ///< the time of now() at which the search should end
+  /// shared by all parts of the search
+  std::shared_ptr<PlanPricer> pricer = std::make_shared<PlanPricer>(machine, times);
+
+  bool time_is_up() const { return until < std::numeric_limits<double>::infinity() && now() >= until; }
 };
 
 }  // namespace partita

@@ -20,7 +20,7 @@ PlacedStages place(const SearchContext& context, const Strategy& strategy, Index
   const Plan single_stage = bind_single_stage(context.model, strategy, context.workload);
   if (limit == 0) return partition_stages(single_stage, strategy, context, 0, affordable, made);
   const auto held = [&](const Strategy& one) {
-    return estimate(bind(context.model, one, context.workload, made), context.machine, context.times).memory.total;
+    return context.pricer->cost(bind(context.model, one, context.workload, made)).memory.total;
   };
   return partition_within_limit(single_stage, strategy, context, limit, affordable, made, held);
 }

@@ -86,10 +86,10 @@ TEST(Layout, HoldersAreTheRanksWhoseBoxesHaveSomeElement) {
         }
         const int rank = static_cast<int>(random() % static_cast<std::uint64_t>(grid.size()));
         const auto axes = static_cast<AxisSet>(random()) & grid.all();
-        std::vector<int> expected;
+        std::vector<Transfer> expected;
         for (const int each : grid.group(rank, axes))
-          if (!intersect(layout.owned(each), box).empty()) expected.push_back(each);
-        EXPECT_EQ(layout.holders(box, rank, axes), expected)
+          if (const Box part = intersect(layout.owned(each), box); !part.empty()) expected.push_back({each, part});
+        EXPECT_TRUE(layout.holders(box, rank, axes) == expected)
             << layout.print() << " on " << grid.print() << ", box " << box.print() << ", rank " << rank;
       }
 }

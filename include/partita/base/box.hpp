@@ -3,6 +3,7 @@
 #include "partita/base/host_device.hpp"
 #include "partita/base/shape.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -19,7 +20,10 @@ struct Interval {
 };
 
 /// Returns the intersection of two intervals.
-Interval intersect(Interval a, Interval b);
+inline Interval intersect(Interval a, Interval b) {
+  const Index lo = std::max(a.lo, b.lo);
+  return {lo, std::max(lo, std::min(a.hi, b.hi))};
+}
 
 /// A half-open box in global coordinates: one interval per dimension.
 class Box {

@@ -4,6 +4,7 @@
 #include "partita/base/box.hpp"
 #include "partita/base/grid.hpp"
 #include "partita/base/shape.hpp"
+#include "partita/base/transfer.hpp"
 
 #include <array>
 #include <string>
@@ -73,14 +74,15 @@ class Layout {
   /// The boxes of all ranks of the grid, in the order of ranks.
   std::vector<Box> owned() const;
 
-  /// Returns the ranks that hold some element of `box`, in ascending order, among those whose coordinates equal those
-  /// of `rank` except along `axes`. It looks at no other rank.
-  std::vector<int> holders(const Box& box, int rank, AxisSet axes) const;
+  /// Returns the ranks that hold some element of `box`, in ascending order, and what each holds of it. Only ranks whose
+  /// coordinates equal those of `rank` except along `axes` are looked at.
+  std::vector<Transfer> holders(const Box& box, int rank, AxisSet axes) const;
 
   bool operator==(const Layout&) const = default;
 
  private:
-  std::vector<int> holders_along(int d, Interval wanted, int rank, AxisSet axes) const;
+  struct Holding;
+  std::vector<Holding> holders_along(int d, Interval wanted, int rank, AxisSet axes) const;
 
   Shape shape_;
   Grid grid_;

@@ -9,6 +9,7 @@
 #include "src/cli/support/optimizer_options.hpp"
 #include "src/cli/support/option_values.hpp"
 #include "src/cli/support/options_file.hpp"
+#include "src/cli/support/plan_options.hpp"
 #include "src/cli/support/rank_options.hpp"
 #include "src/cli/support/rank_patterns.hpp"
 #include "src/cli/support/size.hpp"
@@ -229,23 +230,6 @@ po::options_description calibrate_options(Options& o) {
   return group;
 }
 
-po::options_description plan_options(Options& o) {
-  po::options_description group("Plan");
-  auto add = group.add_options();
-  add("ranks", number(&o.ranks)->required()->value_name("N"), "number of ranks to plan for");
-  add("best", number(&o.best)->default_value(o.best)->value_name("K"), "number of strategies to write");
-  add("examine", number(&o.examined)->default_value(o.examined)->value_name("N"),
-      "number of candidates to bind and price exactly; a rough estimate ranks the others");
-  add("out", po::value(&o.out)->value_name("PREFIX"),
-      "write the strategies to PREFIX-1.toml (the best) to PREFIX-K.toml, and replace older files; default: plan, "
-      "without replacing any file");
-  add("kinds", po::value(&o.kinds)->multitoken()->value_name("KIND..."),
-      "pipeline schedules to try (default 1f1b zb-h1 chimera); \"none\": only strategies of one stage");
-  add("why-not", po::value(&o.why_not)->composing()->value_name("RULE"),
-      "also print what the best strategy would cost with this rule added, e.g. \"conv1: N C\"; may be repeated");
-  return group;
-}
-
 po::options_description simulate_options(Options& o) {
   po::options_description group("Simulate");
   auto add = group.add_options();
@@ -325,8 +309,7 @@ void check(const Options& o) {
   if (o.wait_note < 0) fail("--wait-note {}: it must be 0 (never) or more", o.wait_note);
   if (o.timeout < 0) fail("--timeout {}: it must be 0 (no limit) or more", o.timeout);
   if (o.samples < 0) fail("--samples {}: it must be 0 (the default size) or more", o.samples);
-  if (o.kinds.size() > 1 && std::count(o.kinds.begin(), o.kinds.end(), "none") > 0)
-    fail("--kinds {}: \"none\" means one stage and cannot be combined with other kinds", fmt::join(o.kinds, " "));
+  check_plan(o);
   if (!o.strategies.empty() && !o.strategy.empty())
     fail("--strategy {} cannot be combined with --strategies; name all files after --strategies", o.strategy);
   check_optimizer(o.trainer.optimizer);

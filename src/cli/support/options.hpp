@@ -61,14 +61,15 @@ struct Options {
   std::vector<std::string> strategies;  ///< compare, calibrate: strategy files
   bool measure = false;                 ///< compare: also run the strategies
   std::vector<std::string> grids;       ///< compare: grids or, with rank_counts, patterns such as "data={}"
-  std::vector<int> rank_counts;         ///< compare: numbers of ranks of curves, ascending
+  std::vector<int> rank_counts;         ///< compare, plan: numbers of ranks, ascending
   bool weak = false;                    ///< compare: in curves, the batch grows with the number of ranks
   std::string csv;                      ///< compare: file for the points of curves; "" for none
-  int ranks = 0;                        ///< plan: number of ranks
   int thread_ranks = 0;                 ///< number of ranks that are threads of this process; 0: ranks are processes
   int best = 3;                         ///< plan: number of strategies to write
   int examined = PlannerOptions().examined;          ///< plan: number of candidates to bind and price exactly
   std::vector<std::string> kinds = default_kinds();  ///< plan: pipeline schedules to try
+  bool keep_batch_norm = false;                      ///< plan: leave out strategies that change its statistics
+  double time_limit = 0;                             ///< plan: seconds after which the search ends; 0: none
   std::vector<std::string> why_not;                  ///< plan: rules to price with the best strategy
   std::vector<std::string> words;                    ///< the command line, with the name of the program
   std::set<std::string> given;                       ///< names of the options that the command line gives

@@ -230,7 +230,8 @@ TEST(Planner, NamesThePatternsThatALayerCannotRunIn) {
   m.softmax_cross_entropy("loss", m.linear("f", t, {.features = 4}));
   EXPECT_FALSE(plan_strategies(m, {.batch = 6, .optimizer = {}}, default_machine(), {}, options).empty());
   std::map<std::string, std::string> patterns;
-  for (const auto& [grid, pattern, why] : all) {
+  for (const auto& [grid, pattern, why, still_tried] : all) {
+    EXPECT_TRUE(still_tried);
     EXPECT_TRUE(patterns.emplace(grid, pattern).second) << "once";
     EXPECT_NE(why.find("layer 'g' (conv): output"), std::string::npos) << why;
   }
@@ -249,7 +250,9 @@ TEST(Planner, LooksAsFarAsItsOptionsSay) {
   }
   int examined = 0;
   PlannerOptions unfit{.ranks = 2, .memory_limit = 10000, .examined = 2, .rounds = 3};
-  unfit.progress = [&](int done, int) { examined = done; };
+  unfit.progress = [&](std::string_view what, int done, int) {
+    if (what == "candidates examined") examined = done;
+  };
   EXPECT_NE(error_of([&] { plan_strategies(small(), {.batch = 64, .optimizer = {}}, default_machine(), {}, unfit); }),
             "");
   EXPECT_EQ(examined, 6);
@@ -263,13 +266,14 @@ TEST(Planner, LooksAsFarAsItsOptionsSay) {
 
 // The best of each kind come first; more of a kind only where there are too few kinds.
 TEST(Planner, StrategiesDifferInKind) {
-  const Model model = builtin_model("alexnet", {.extent = 64});
+  const Model model = builtin_model("resnet18", {.extent = 64});
   const Workload workload{.batch = 256, .optimizer = {}};
   const auto kinds = [&](int best) {
     std::vector<StrategyKind> all;
     double fastest = 0;
     std::set<std::string> texts;
-    for (const Planned& each : plan_strategies(model, workload, dgx_h100(), {}, {.ranks = 16, .best = best})) {
+    for (const Planned& each :
+         plan_strategies(model, workload, dgx_h100(), {}, {.ranks = 16, .best = best, .kinds = {}})) {
       all.push_back(kind_of(model, each.strategy));
       EXPECT_TRUE(texts.insert(each.strategy.print()).second) << each.strategy.print();
       fastest = fastest == 0 ? each.cost.seconds : fastest;

@@ -6,6 +6,8 @@
 
 namespace partita {
 
+class KnownLayerCosts;
+
 /// The cost of a plan as a formula of the machine's constants. For each distinct layer it holds the operations and
 /// bytes of the kernels, and the messages, rounds and bytes of the communication on each level. It leaves out ranks
 /// that can never be the slowest. One formula prices the plan on every machine with the same levels, whatever the
@@ -28,6 +30,10 @@ class CostFormula {
   Cost cost(const Machine& machine) const;
 
  private:
+  friend class PlanPricer;
+  /// A formula for `machine` alone, which takes what layers cost from `known` and adds to it; null: for all machines.
+  CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known);
+
   class Parts;
   std::unique_ptr<const Parts> parts_;
 };

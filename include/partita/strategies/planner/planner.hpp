@@ -5,15 +5,26 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace partita {
 
-/// A layout pattern that the planner did not consider, because some layer cannot run in it.
+/// A layout pattern in which some layer cannot run.
 struct LeftOut {
   std::string grid, pattern;
   std::string why;  ///< the reason; it names the layer
+  /// True if the layers that cannot run in it have another layout while all others follow it. If there is no such
+  /// layout, the planner did not consider the pattern.
+  bool still_tried = false;
+};
+
+/// What a search left out because its time was up.
+struct Unfinished {
+  Index candidates = 0;      ///< grids and layouts that were not examined
+  double least_seconds = 0;  ///< what a step of them takes at least, as far as the search has estimated them
+  int not_improved = 0;      ///< strategies whose groups of layers may have faster layouts
 };
 
 /// What the planner may do, and how much it searches.
@@ -39,13 +50,23 @@ struct PlannerOptions {
   /// Maximum number of microbatches per stage. With 64 the bubble of 1f1b is below 1/64 of a step. More microbatches
   /// are slower but need less memory.
   int most_microbatches = 64;
+  int least_stages = 1;  ///< minimum number of stages
+  /// True: strategies compute what one rank computes. With batch normalization they have one microbatch then, because
+  /// its statistics are those of a microbatch.
+  bool keep_batch_norm = false;
+  /// Seconds after which the search ends with the best that it has found; 0: no limit. It ends later if it has found
+  /// nothing yet. What is found in limited time depends on the machine that plans.
+  double time_limit = 0;
   /// Schedules to try with several stages. chimera takes longer to estimate. It is tried only if it would be among the
   /// best with stages of equal length and no waiting.
   std::vector<ScheduleKind> kinds{ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::chimera};
-  /// called after each candidate: the number examined, and the number at the end of this round
-  std::function<void(int done, int all)> progress{};
-  /// called after the search, once per pattern, with the first grid where it failed
+  /// called after each grid, candidate and strategy: what is counted, e.g. "candidates examined", how many so far, and
+  /// how many there will be (of candidates: at the end of this round)
+  std::function<void(std::string_view what, int done, int all)> progress{};
+  /// called after the search, once per pattern, with the first grid where a layer could not run in it
   std::function<void(const LeftOut& pattern)> left_out{};
+  /// called after the search, if its time was up
+  std::function<void(const Unfinished& what)> unfinished{};
 };
 
 /// A strategy that the planner found, with its cost estimate.
@@ -64,9 +85,9 @@ class NothingFits : public Error {
 /// Returns the fastest strategies for `options.ranks` ranks that fit the memory limit, the fastest first. It searches
 /// over:
 ///
-///     stages x microbatches x grids   divisors of the ranks; 1, 2, 4, ... microbatches per stage; the grid of a stage
-///                                     shards samples (data), the first two spatial dimensions (y, x; x <= y) and
-///                                     channels (c)
+///     stages x microbatches x grids   divisors of the ranks; 1, 2, 4, ... microbatches, in all and per stage; the
+///                                     grid of a stage shards samples (data), the first two spatial dimensions (y, x;
+///                                     x <= y) and channels (c)
 ///     layouts                         each layer has one of the grid's patterns, chosen by eliminate_choices()
 ///                                     (Jia et al. 2018)
 ///     stage partition                 as place_stages(), with less effort

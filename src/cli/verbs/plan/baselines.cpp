@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <utility>
 
 namespace partita::cli {
@@ -15,17 +16,11 @@ namespace partita::cli {
 namespace {
 
 constexpr int most_parts = 64;  // ranks along an axis beside the samples
-constexpr int most_stages = 8;  // placing the boundaries of many takes long
 constexpr double factor = 1.5;
 
 Strategy on_grid(int data, const std::string& axis, int parts, const std::string& dimension) {
   Strategy strategy(parts > 1 ? fmt::format("data={} {}={}", data, axis, parts) : fmt::format("data={}", data));
   return strategy.layer("*", {.output = parts > 1 ? fmt::format("N@data {}@{}", dimension, axis) : "N@data"});
-}
-
-Strategy staged(int data, int stages) {
-  Strategy strategy = on_grid(data, "", 1, "");
-  return strategy.stages(stages).schedule(ScheduleKind::one_f_one_b, 4 * stages);
 }
 
 /// Prices strategies of one kind and keeps the fastest.
@@ -61,6 +56,30 @@ class Kind {
   Baseline best_;
 };
 
+/// Returns the fastest pipeline whose stages shard samples alone, of all numbers of stages and microbatches.
+Baseline samples_and_stages(const Model& model, const Workload& workload, const MachineFiles& files, int ranks,
+                            Index limit) {
+  Baseline best{.name = "samples and stages", .strategy = {}};
+  const auto take = [&](const Planned& planned) {
+    best.strategy = planned.strategy;
+    best.cost = planned.cost;
+  };
+  PlannerOptions options{.ranks = ranks,
+                         .memory_limit = limit > 0 ? limit : std::numeric_limits<Index>::max(),
+                         .best = 1,
+                         .most_split = 1,
+                         .least_stages = 2};
+  try {
+    take(plan_strategies(model, workload, files.machine, files.times, options).front());
+  } catch (const NothingFits& error) {
+    take(error.smallest);
+    best.fits = false;
+  } catch (const Error& error) {
+    best.why = error.what();
+  }
+  return best;
+}
+
 /// A change of the machine, in words.
 struct Change {
   std::string what;
@@ -95,16 +114,14 @@ std::vector<Baseline> baselines(const Model& model, const Workload& workload, co
     for (int parts = 2; parts <= std::min(ranks, most_parts); ++parts)
       if (ranks % parts == 0) visit(parts);
   };
-  Kind samples = kind("samples alone"), space = kind("samples and space"), channels = kind("samples and channels"),
-       stages = kind("samples and stages");
+  Kind samples = kind("samples alone"), space = kind("samples and space"), channels = kind("samples and channels");
   samples.offer(on_grid(ranks, "", 1, ""));
   const auto shape = model.shapes(1).front();
   each_divisor([&](int parts) {
     if (shape.has('H')) space.offer(on_grid(ranks / parts, "y", parts, "H"));
     channels.offer(on_grid(ranks / parts, "c", parts, "C"));
-    if (parts <= most_stages) stages.offer(staged(ranks / parts, parts));
   });
-  return {samples.best(), space.best(), channels.best(), stages.best()};
+  return {samples.best(), space.best(), channels.best(), samples_and_stages(model, workload, files, ranks, limit)};
 }
 
 std::vector<std::string> sensitivity(const std::vector<Named>& strategies, const Model& model, const Workload& workload,

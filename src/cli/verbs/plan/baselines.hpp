@@ -19,8 +19,8 @@ struct Baseline {
 };
 
 /// Returns the fastest strategies of four kinds: samples alone; samples and space; samples and channels; samples and
-/// stages, of 1f1b with four microbatches per stage. One that fits the limit in bytes goes before one that does not; 0
-/// is no limit.
+/// stages, with the schedules, microbatches and short rules of plan_strategies(). One that fits the limit in bytes goes
+/// before one that does not; 0 is no limit.
 std::vector<Baseline> baselines(const Model& model, const Workload& workload, const MachineFiles& files, int ranks,
                                 Index limit);
 

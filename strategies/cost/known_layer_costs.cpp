@@ -1,0 +1,25 @@
+#include "strategies/cost/known_layer_costs.hpp"
+
+#include "strategies/cost/piece_cost.hpp"
+#include "strategies/cost/symmetry.hpp"
+#include "strategies/plan/layer_ops.hpp"
+
+namespace partita {
+
+LayerCost KnownLayerCosts::of(const Plan& plan, int index, bool of_remainder) {
+  const LayerPlan& layer = (of_remainder ? plan.remainder_layers : plan.layers)[static_cast<std::size_t>(index)];
+  const bool split = splits_backward(plan.schedule);
+  const auto price = [&] { return PieceCost(plan, machine_, times_, split).layer(index, of_remainder); };
+  if (!layer.sends_to_stages.empty()) return price();  // transfers are no part of a binding
+  if (count_ == most) {                                // a search seldom returns to what it left long ago
+    known_.clear();
+    count_ = 0;
+  }
+  auto& candidates = known_[cost_hash(layer)];
+  for (const Known& each : candidates)
+    if (each.split == split && equivalent_cost(each.layer, layer)) return each.cost;
+  ++count_;
+  return candidates.emplace_back(Known{layer, split, price()}).cost;
+}
+
+}  // namespace partita

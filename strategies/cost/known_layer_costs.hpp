@@ -1,0 +1,34 @@
+#pragma once
+
+#include "partita/strategies/cost/estimate.hpp"
+
+#include <cstddef>
+#include <unordered_map>
+#include <vector>
+
+namespace partita {
+
+/// What layers cost for a microbatch on one machine, for the plans of a search: these have most of their layers in
+/// common.
+class KnownLayerCosts {
+ public:
+  /// @pre Both arguments outlive it.
+  KnownLayerCosts(const Machine& machine, const KernelTimes& times) : machine_(machine), times_(times) {}
+
+  /// Returns what a layer of a plan costs, in the larger microbatch or in the remainder.
+  LayerCost of(const Plan& plan, int index, bool of_remainder);
+
+ private:
+  static constexpr int most = 1 << 13;  // of some 10 KiB each
+  struct Known {
+    LayerPlan layer;
+    bool split;  // as in CostTermBuilder
+    LayerCost cost;
+  };
+  const Machine& machine_;
+  const KernelTimes& times_;
+  std::unordered_map<std::size_t, std::vector<Known>> known_;  // by cost_hash
+  int count_ = 0;
+};
+
+}  // namespace partita

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "partita/strategies/cost/cost_formula.hpp"
+#include "strategies/cost/known_layer_costs.hpp"
+
+namespace partita {
+
+/// Prices the plans of one model and workload on one machine, one after the other, as estimate() does. Layers that
+/// several plans have in common are priced once.
+class PlanPricer {
+ public:
+  /// @pre Both arguments outlive it.
+  PlanPricer(const Machine& machine, const KernelTimes& times)
+      : machine_(machine), times_(times), known_(machine, times) {}
+
+  StepCost step(const Plan& plan);
+  Cost cost(const Plan& plan);
+
+ private:
+  CostFormula formula(const Plan& plan);
+
+  const Machine& machine_;
+  const KernelTimes& times_;
+  KnownLayerCosts known_;
+};
+
+}  // namespace partita

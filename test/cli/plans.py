@@ -1,0 +1,101 @@
+"""Tests `plan` as a user runs it: what it prints is what it writes, curves over numbers of ranks, limits and notes.
+Argument: build/partita."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = os.path.abspath(sys.argv[1])
+MACHINES = pathlib.Path(__file__).resolve().parents[2] / "examples/machines"
+H100 = ["--machine", str(MACHINES / "dgx-h100.toml")]
+
+
+def check(name, holds, shown=""):
+    print(f"{'ok  ' if holds else 'FAIL'} {name}", flush=True)
+    assert holds, shown
+
+
+def run(verb, *arguments, status=0):
+    result = subprocess.run([PROGRAM, verb, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == status, f"{verb} {arguments}: status {result.returncode}\n{result.stdout}{result.stderr}"
+    return result.stdout + result.stderr
+
+
+def compared(model, path):
+    """Returns ms/step, MiB sent and MiB held that compare prints of a strategy."""
+    text = run("compare", *model, "--strategies", path)
+    words = re.search(rf"^{re.escape(path)} +(.*)$", text, re.M)[1].split()
+    return words[1], words[-2], words[-1]
+
+
+def printed(text, path):
+    """Returns the same numbers of a line of plan."""
+    words = re.search(rf"{re.escape(path)} +(.*)$", text, re.M)[1].split()
+    return words
+
+
+def one(folder):
+    model = ["--model", "resnet18", "--batch", "64", *H100]
+    text = run("plan", *model, "--ranks", "12", "--best", "3", "--out", "one")
+    for path in sorted(str(each) for each in pathlib.Path(folder).glob("one-*.toml")):
+        path = os.path.basename(path)
+        words = printed(text, path)
+        check(f"{path} costs what was printed", (words[0], words[3], words[2]) == compared(model, path), text)
+    rows = {row[0]: float(row[1]) for row in re.findall(r"^(samples[a-z ]*?) {2,}([0-9.]+) ", text, re.M)}
+    check("plain strategies of four kinds", len(rows) == 4, text)
+    staged = 'grid = "data=6"\nstages = 2\n[schedule]\nkind = "zb-h1"\nmicrobatches = %d\n[[layer]]\nmatch = "*"\noutput = "N@data"\n'
+    for microbatches in (1, 2, 8):
+        pathlib.Path("hand.toml").write_text(staged % microbatches, encoding="utf-8")
+        by_hand = float(compared(model, "hand.toml")[0])
+        check(f"no pipeline of {microbatches} microbatches is faster than the one that is shown",
+              rows["samples and stages"] <= by_hand + 5e-4, f"{rows} {by_hand}")
+
+
+def curve(folder):
+    model = ["--model", "resnet18", "--batch", "64", *H100]
+    text = run("plan", *model, "--ranks", "1", "4", "8", "--best", "2", "--out", "c")
+    alone = None
+    for ranks in (1, 4, 8):
+        path = f"c-{ranks}-1.toml"
+        words = printed(text, path)
+        check(f"{path} costs what was printed", (words[0], words[4], words[3]) == compared(model, path), text)
+        alone = alone or float(words[0])
+        check("its efficiency", abs(float(words[1].rstrip("%")) - 100 * alone / float(words[0]) / ranks) <= 0.51, text)
+    check("files of the second-best too", os.path.exists("c-8-2.toml"), os.listdir(folder))
+    text = run("plan", "--model", "mlp", "--widths", "8", "--batch", "4", "--ranks", "2", "4000000", "--out", "m")
+    check("a number of ranks that cannot be is a note", "note     4000000 ranks: the number of ranks is 4000000; it must be" in text, text)
+    text = run("plan", "--model", "mlp", "--ranks", "8", "4", status=2)
+    check("numbers ascend", "--ranks 8 4: write each number once, in ascending order" in text, text)
+    text = run("plan", "--model", "mlp", "--ranks", "4", "8", "--why-not", "*: N C", status=2)
+    check("one strategy for --why-not", "--why-not prices one strategy, so it needs one number of --ranks" in text, text)
+    pathlib.Path("plan-8-1.toml").write_text("", encoding="utf-8")
+    text = run("plan", "--model", "mlp", "--ranks", "4", "8", status=2)
+    check("no file is replaced that was not named", "plan-8-1.toml exists; give another prefix with --out PREFIX" in text, text)
+    check("and none is written", not os.path.exists("plan-4-1.toml"))
+
+
+def limits():
+    model = ["--model", "resnet18", "--batch", "64", *H100]
+    text = run("plan", *model, "--ranks", "16", "--best", "1", "--out", "t", "--time-limit", "1e-6")
+    check("what a limit of time left out", re.search(r"note     --time-limit 1e-06: the search ended early; \d+ candidates not examined, "
+                                                    r"of at least [0-9.]+ ms by estimate; groups of layers of 1 strategy may have faster layouts", text), text)
+    check("no limit, no note", "time-limit" not in run("plan", *model, "--ranks", "2", "--best", "1", "--out", "t"))
+    check("a negative limit", "--time-limit -1: it must be 0" in run("plan", *model, "--ranks", "2", "--time-limit", "-1", status=2))
+    small = ["--model", "resnet18", "--batch", "64", "--size", "64", *H100, "--ranks", "2", "--best", "3", "--memory-limit", "120MiB"]
+    text = run("plan", *small, "--out", "k")
+    changes = "batch normalization computes its statistics for each of the"
+    check("plans say that they change statistics", changes in text and "--keep-batch-norm leaves such strategies out" in text, text)
+    text = run("plan", *small, "--out", "k", "--keep-batch-norm")
+    check("with --keep-batch-norm none of the strategies does", changes not in text and "microbatches" not in text.split("beside")[0], text)
+    text = run("plan", *model, "--ranks", "2", "--keep-batch-norm", "--batch-norm", "local", status=2)
+    check("statistics that strategies always change", "--keep-batch-norm: layer 'bn_conv1' computes its statistics over a part" in text, text)
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    os.chdir(scratch)
+    one(scratch)
+    curve(scratch)
+    limits()
