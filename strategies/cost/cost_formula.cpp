@@ -117,7 +117,7 @@ class CostFormula::Parts {
     std::vector<std::pair<int, int>> counts;  // each index into distinct_, ascending, and how many layers have it
     UpdateTerms update;
   };
-  /// Numbers of layer_terms_ or layer_costs_ for a microbatch of the larger and of the smaller size; -1: there is none.
+  /// Numbers of layer_terms_ or layer_costs_, for a microbatch of the larger and of the smaller size; -1: no such size.
   struct Sizes {
     int larger = 0, smaller = -1;
   };

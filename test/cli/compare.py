@@ -215,7 +215,7 @@ def reasons(folder):
     says so."""
     machine = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/machines/dgx-h100.toml")
     def rows(*args):
-        text = run(folder, "plan", "--ranks", "64", "--machine", machine, "--out", "why", *args).stdout
+        text = run(folder, "plan", "--ranks", "64", "--machine", machine, "--kinds", "none", "--out", "why", *args).stdout
         table = text.split("the second best for them\n")[1].split("\n\n")[0]
         return text, [re.search(r"^(.+?) +(\d+)  (.+?)  +([^:]+: ([-+]?[\d.]+) %.*)$", line).groups() for line in table.splitlines()]
 
@@ -251,14 +251,16 @@ def planned(folder):
 
 
 def progress(folder):
-    """On a terminal, plan counts candidates on one line. It ends that line even if there are fewer candidates than it
-    announced."""
+    """On a terminal, plan counts grids, candidates and strategies on one line. It ends that line even if there are fewer
+    candidates than it announced."""
     terminal, theirs = pty.openpty()
     subprocess.run([PROGRAM, "plan", *SMALL, "--ranks", "1", "--out", "one"], cwd=folder, stdout=subprocess.DEVNULL, stderr=theirs,
                    timeout=100, check=True)
     os.close(theirs)
     text = os.read(terminal, 1 << 16).decode()
-    done, most = map(int, re.search(r"\r(\d+) of (\d+) candidates examined\r\n$", text).groups())
+    check("grids and strategies are counted too", re.search(r"\r\d+ of \d+ grids estimated ", text) and
+          re.search(r"\r(\d+) of \1 strategies improved +\r\n$", text), text)
+    done, most = map(int, re.findall(r"\r(\d+) of (\d+) candidates examined ", text)[-1])
     check(f"{done} of at most {most} candidates, and the line ends", done < most and text.count("\n") == 1, text)
 
 
