@@ -251,8 +251,8 @@ def planned(folder):
 
 
 def progress(folder):
-    """On a terminal, plan counts grids, candidates and strategies on one line. It ends that line even if there are fewer
-    candidates than it announced."""
+    """On a terminal, plan counts grids, candidates and strategies on one line. It ends that line even if there are
+    fewer candidates than it announced."""
     terminal, theirs = pty.openpty()
     subprocess.run([PROGRAM, "plan", *SMALL, "--ranks", "1", "--out", "one"], cwd=folder, stdout=subprocess.DEVNULL, stderr=theirs,
                    timeout=100, check=True)
