@@ -102,6 +102,7 @@ void GridSearch::search() {
               other.seconds = std::max(other.seconds, least_of_typical * more.seconds);
               queue.push(std::move(other));
             }
+          note_both_ways(more);
           queue.push(std::move(more));
         }
         continue;
@@ -115,6 +116,7 @@ void GridSearch::search() {
     offered = offered || !offers.empty();
     offer(std::move(offers));
   }
+  if (offered && !stopped) offer_both_ways();
   if (stopped && !queue.empty()) unfinished_ = {static_cast<Index>(queue.size()), queue.top().seconds, 0};
   for (const auto& each : layout_costs_.left_out())
     if (options_.left_out) options_.left_out(each);
@@ -198,6 +200,27 @@ void GridSearch::estimate(Candidate& candidate, const CandidateLayoutCosts& cost
       candidate.pipelined(work, parts.longest, transfers) +
       layout_costs_.exposed_comm(costs, ways, backward_share * work / candidate.microbatches) / candidate.stages;
   candidate.even = work / candidate.stages;
+}
+
+/// Keeps the candidate if it is among those that would be fastest if their stages worked equally long and without
+/// waiting. Chimera comes near to that, since microbatches pass through its stages both ways. The other estimates, by
+/// which candidates are examined, are of schedules in which they pass one way.
+void GridSearch::note_both_ways(const Candidate& candidate) {
+  if (candidate.known != Candidate::Known::layouts || candidate.stages % 2 != 0 || candidate.microbatches == 1) return;
+  const auto sooner = [](const Candidate& a, const Candidate& b) { return a.even < b.even; };
+  const auto at = std::upper_bound(both_ways_.begin(), both_ways_.end(), candidate, sooner);
+  both_ways_.insert(at, candidate);
+  if (std::ssize(both_ways_) > options_.examined) both_ways_.pop_back();
+}
+
+/// Offers what note_both_ways() kept, under chimera.
+void GridSearch::offer_both_ways() {
+  if (std::count(options_.kinds.begin(), options_.kinds.end(), chimera) == 0) return;
+  Offers offers;
+  for (const Candidate& each : both_ways_)
+    offers.two_replicas.push_back(
+        {scheduled(each.strategy(context_.model).stages(each.stages), chimera, each), each.shares.data, each.even});
+  offer(std::move(offers));
 }
 
 /// Turns a candidate into offers, one per schedule.

@@ -35,6 +35,8 @@ class GridSearch {
   Index samples_per_rank(const Candidate& candidate) const;
   std::vector<Candidate> refined(Candidate candidate);
   void estimate(Candidate& candidate, const CandidateLayoutCosts& costs, const ChoiceGraph& graph) const;
+  void note_both_ways(const Candidate& candidate);
+  void offer_both_ways();
   void examine(const Candidate& candidate, Offers& offers);
   StepCost cost(const Plan& plan) const;
   StepCost cost(const Plan& single_stage, const Strategy& strategy);
@@ -45,6 +47,7 @@ class GridSearch {
   std::string spatial_;  // the dimensions that the axes y and x shard
   LayoutCosts layout_costs_;
   Unfinished unfinished_;
+  std::vector<Candidate> both_ways_;  // by Candidate::even
 };
 
 }  // namespace partita

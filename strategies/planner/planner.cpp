@@ -12,6 +12,9 @@ namespace partita {
 
 namespace {
 
+/// So many strategies are looked for at least. The estimates of some kinds are too low and of others too high, so a
+/// search for one strategy would often end with the best of the wrong kind.
+constexpr int least_searched = 3;
 /// A change of layouts must save this share of the step.
 constexpr double least_saving = 1e-3;
 
@@ -59,7 +62,9 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
   if (!(options.time_limit >= 0)) fail("the time limit is {} seconds; it must be 0 or more", options.time_limit);
   SearchContext context{model, workload, machine, times};
   if (options.time_limit > 0) context.until = now() + options.time_limit;
-  GridSearch search(context, options);
+  PlannerOptions searched = options;
+  searched.best = std::max(options.best, least_searched);
+  GridSearch search(context, searched);
   std::vector<Planned> found = search.run();
   Unfinished unfinished = search.unfinished();
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -67,13 +72,15 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
     if (options.progress)
       options.progress("strategies improved", static_cast<int>(i) + 1, static_cast<int>(found.size()));
   }
-  if (options.unfinished && (unfinished.candidates > 0 || unfinished.not_improved > 0)) options.unfinished(unfinished);
   std::stable_sort(found.begin(), found.end(),
                    [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; });
   const auto alike = [&](const Planned& a, const Planned& b) {
     return nearly_equal(a.cost.seconds, b.cost.seconds) && kind_of(model, a.strategy) == kind_of(model, b.strategy);
   };
   found.erase(std::unique(found.begin(), found.end(), alike), found.end());
+  if (std::ssize(found) > options.best) found.erase(found.begin() + options.best, found.end());
+  unfinished.not_improved = std::min(unfinished.not_improved, static_cast<int>(found.size()));
+  if (options.unfinished && (unfinished.candidates > 0 || unfinished.not_improved > 0)) options.unfinished(unfinished);
   return found;
 }
 

@@ -47,6 +47,9 @@ TEST(PlannerOptions, ALayerThatRefusesALayoutCostsThatLayerAlone) {
   Strategy by_hand("c=16");
   by_hand.layer("*", {.output = "N@c"}).layer("s", {.output = "N C H W"});
   EXPECT_LE(found.front().cost.seconds, price(m, by_hand, workload, machine));
+  // Chimera on two stages is faster still.
+  const auto staged = plan_strategies(m, workload, machine, {}, {.ranks = 16, .most_split = 1, .least_stages = 2});
+  EXPECT_LE(found.front().cost.seconds, staged.front().cost.seconds);
   ASSERT_FALSE(refused.empty());
   for (const auto& each : refused) {
     EXPECT_TRUE(each.still_tried);
@@ -59,7 +62,7 @@ TEST(PlannerOptions, FewerMicrobatchesThanStagesAreTried) {
   const Model model = builtin_model("resnet18", {});
   const Machine machine = dgx_h100();
   const Workload workload{.batch = 32, .optimizer = {}};
-  const auto found = plan_strategies(model, workload, machine, {}, {.ranks = 64});
+  const auto found = plan_strategies(model, workload, machine, {}, {.ranks = 64, .best = 1});
   for (const int stages : {2, 4})
     for (const int microbatches : {1, 2})
       for (const ScheduleKind kind : {ScheduleKind::one_f_one_b, ScheduleKind::zb_h1}) {
@@ -68,6 +71,18 @@ TEST(PlannerOptions, FewerMicrobatchesThanStagesAreTried) {
         EXPECT_LE(found.front().cost.seconds, price(model, by_hand, workload, machine)) << by_hand.print();
       }
   EXPECT_GT(found.front().strategy.grids().size(), static_cast<std::size_t>(found.front().strategy.microbatches()));
+}
+
+TEST(PlannerOptions, OneStrategyIsTheFirstOfThree) {
+  const Model model = builtin_model("resnet18", {});
+  const Workload workload{.batch = 64, .optimizer = {}};
+  const auto one = plan_strategies(model, workload, dgx_h100(), {}, {.ranks = 16, .best = 1});
+  ASSERT_EQ(one.size(), 1U);
+  const auto three = plan_strategies(model, workload, dgx_h100(), {}, {.ranks = 16, .best = 3});
+  EXPECT_EQ(one.front().cost.seconds, three.front().cost.seconds);
+  Strategy by_hand("data=8");
+  by_hand.layer("*", {.output = "N@data"}).stages(2).schedule(ScheduleKind::zb_h1, 1);
+  EXPECT_LE(one.front().cost.seconds, price(model, by_hand, workload, dgx_h100()));
 }
 
 Model with_batch_norm() {
