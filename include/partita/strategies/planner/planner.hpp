@@ -100,8 +100,9 @@ class NothingFits : public Error {
 /// ones get a cost estimate from their layers, redistributions and gradient sums. The best of these are bound and
 /// estimated exactly. The strategies have short rules (with_short_rules()).
 ///
-/// Throws Error for numbers below 1, and if no grid of that many ranks can run the model. Throws NothingFits if no
-/// strategy that was tried fits the memory limit; it reports the smallest excess and the memory by class.
+/// Throws Error for numbers below 1, for a time limit below 0, and if no grid of that many ranks can run the model.
+/// Throws NothingFits if no strategy that was tried fits the memory limit; it reports the smallest excess and the
+/// memory by class.
 std::vector<Planned> plan_strategies(const Model& model, const Workload& workload, const Machine& machine,
                                      const KernelTimes& times, const PlannerOptions& options);
 
