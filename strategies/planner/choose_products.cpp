@@ -14,12 +14,16 @@ namespace {
 
 /// A choice must save this share of the step, so that rounding decides nothing.
 constexpr double least_saving = 1e-6;
+/// For so many layouts of the weights, the fastest ones, algorithms are tried too.
+constexpr std::size_t most_layouts = 2;
+/// With more axes than these, of which each may cut F, C or neither, only those that cut channels are moved.
+constexpr std::size_t most_axes = 4;
 
-/// The layers of products that share a binding and leave the algorithm open, each kind once.
+/// Layers that share a binding and leave something open, each kind once.
 struct Kind {
   int first = 0;
   std::vector<std::string> names;
-  bool may_lay_out_weights = true;
+  bool lays_out_weights = true, chooses_algorithm = true;
 };
 
 /// The layout in which the first input arrives.
@@ -28,16 +32,19 @@ const Layout& arriving(const LayerPlan& layer) {
   return steps.empty() ? layer->at.x.front() : steps.front().from;
 }
 
-bool cuts_channels(const Layout& layout) { return layout.shape().has('C') && layout.sharding('C') != 0; }
+AxisList channel_axes(const Layout& layout) {
+  return layout.shape().has('C') ? layout.axes(layout.shape().find('C')) : AxisList{};
+}
 
-/// True if a product of the layer moves anything, and its input or output is cut by channels. If not, the strategy asks
-/// for whole weights on every rank, which no choice of an algorithm should divide.
+/// True if the input or the output of the layer is cut by channels, and something of its products travels. If not, the
+/// strategy asks for whole weights on every rank, which no choice should divide.
 bool is_open(const LayerPlan& layer) {
-  if (layer->at.products.empty() || !(cuts_channels(layer->y) || cuts_channels(arriving(layer)))) return false;
+  if (layer.op->algorithms().empty()) return false;
+  if (channel_axes(layer->y).empty() && channel_axes(arriving(layer)).empty()) return false;
   const auto& products = layer->at.products;
-  return std::any_of(products.begin(), products.end(), [](const ProductPlan& product) {
-    return !product.alternatives.empty() && product.alternatives.front().words > 0;
-  });
+  return products.empty() || std::any_of(products.begin(), products.end(), [](const ProductPlan& product) {
+           return !product.alternatives.empty() && product.alternatives.front().words > 0;
+         });
 }
 
 std::vector<Kind> kinds(const Plan& plan, const Strategy& strategy) {
@@ -46,71 +53,133 @@ std::vector<Kind> kinds(const Plan& plan, const Strategy& strategy) {
     const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
     if (plan.grid_of(i).size() == 1 || !is_open(layer)) continue;
     const LayerRule given = merged_rule(strategy, layer.name);
-    if (given.algorithm) continue;
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Kind& kind) {
-      return plan.layers[static_cast<std::size_t>(kind.first)].binding == layer.binding &&
-             kind.may_lay_out_weights != given.weights.has_value();
+    const Kind kind{i, {layer.name}, !given.weights, !layer->at.products.empty()};
+    if (given.algorithm || !(kind.lays_out_weights || kind.chooses_algorithm)) continue;
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Kind& other) {
+      return plan.layers[static_cast<std::size_t>(other.first)].binding == layer.binding &&
+             other.lays_out_weights == kind.lays_out_weights;
     });
     if (found == all.end())
-      all.push_back({i, {layer.name}, !given.weights.has_value()});
+      all.push_back(kind);
     else
       found->names.push_back(layer.name);
   }
   return all;
 }
 
-/// The layout of weights w[F C ...] that are cut as the channels of x[N C ...] arrive, e.g. "F C@c"; "" if these are
-/// whole.
-std::string weights_of_rows(const LayerPlan& layer) {
-  const Layout& x = arriving(layer);
-  if (!cuts_channels(x)) return "";
-  std::string axes;
-  int count = 0;
-  for (const int axis : x.axes(x.shape().find('C')))
-    axes += fmt::format("{}{}", count++ == 0 ? "" : ",", x.grid().name(axis));
-  return count > 1 ? fmt::format("F C@({})", axes) : fmt::format("F C@{}", axes);
+/// Returns the axes of `chosen`, first those that are in `nested`, in its order.
+AxisList in_order_of(const AxisList& nested, AxisSet chosen) {
+  AxisList axes;
+  for (const int axis : nested)
+    if ((chosen >> axis & 1) != 0) axes.push_back(axis), chosen &= ~(AxisSet{1} << axis);
+  for (int axis = 0; chosen >> axis != 0; ++axis)
+    if ((chosen >> axis & 1) != 0) axes.push_back(axis);
+  return axes;
+}
+
+/// Returns the axes that may cut the weights: those that cut the channels of x or y and, in a matrix product, all that
+/// cut x or y.
+std::vector<int> axes_of_weights(const LayerPlan& layer) {
+  const Layout &x = arriving(layer), &y = layer->y;
+  AxisSet channels = 0;
+  for (const Layout* each : {&x, &y})
+    for (const int axis : channel_axes(*each)) channels |= AxisSet{1} << axis;
+  const auto list = [&](AxisSet set) {
+    std::vector<int> axes;
+    for (int axis = 0; axis < y.grid().axes(); ++axis)
+      if ((set >> axis & 1) != 0 && y.grid().extent(axis) > 1) axes.push_back(axis);
+    return axes;
+  };
+  if (layer->at.products.empty()) return list(channels);
+  const std::vector<int> all = list(x.sharding() | y.sharding());
+  return all.size() > most_axes ? list(channels) : all;
+}
+
+/// Returns the layouts of weights w[F C ...] in which each of the axes cuts F, C or neither, nested as in y and x.
+std::vector<std::string> layouts_of_weights(const LayerPlan& layer) {
+  const Shape& shape = layer->weights.front().shape;
+  const std::vector<int> axes = axes_of_weights(layer);
+  std::size_t count = 1;
+  for (std::size_t i = 0; i < axes.size(); ++i) count *= 3;
+  std::vector<std::string> all;
+  for (std::size_t number = 0; number < count; ++number) {
+    AxisSet cuts[3] = {0, 0, 0};  // F, C, neither
+    std::size_t rest = number;
+    for (const int axis : axes) cuts[rest % 3] |= AxisSet{1} << axis, rest /= 3;
+    all.push_back(Layout(shape, layer->y.grid())
+                      .with(shape.find('F'), in_order_of(channel_axes(layer->y), cuts[0]))
+                      .with(shape.find('C'), in_order_of(channel_axes(arriving(layer)), cuts[1]))
+                      .print());
+  }
+  return all;
 }
 
 /// Prices strategies, and keeps the fastest.
 class Search {
  public:
   Search(const Model& model, Strategy strategy, const Workload& workload, const Machine& machine,
-         const KernelTimes& times)
+         const KernelTimes& times, Index memory_limit)
       : model_(model),
         workload_(workload),
         machine_(machine),
+        memory_limit_(memory_limit),
         pricer_(machine, times),
-        best_(std::move(strategy)),
-        plan_(bind(model, best_, workload)) {
+        chosen_{std::move(strategy), {}},
+        plan_(bind(model, chosen_.strategy, workload)) {
     set(pricer_.step(plan_));
+    if (memory_limit_ > 0) held_ = pricer_.cost(plan_).memory.total;
   }
 
-  const Plan& plan() const { return plan_; }
-  const Strategy& best() const { return best_; }
-
-  /// Tries all ways of one kind of layers.
-  void choose(const Kind& kind) {
-    const LayerPlan layer = plan_.layers[static_cast<std::size_t>(kind.first)];
-    std::vector<std::optional<std::string>> weights{std::nullopt};
-    if (const std::string rows = weights_of_rows(layer); kind.may_lay_out_weights && !rows.empty())
-      weights.emplace_back(rows);
-    const Strategy open = best_;
-    for (const auto& layout : weights) {
-      if (layout) try_rule(open, kind, {.weights = layout});
-      // of y, dx and dw, one after the other
-      std::array<Algorithm, 3> chosen{Algorithm::automatic, Algorithm::automatic, Algorithm::automatic};
-      for (std::size_t product = 0; product < layer->at.products.size(); ++product)
-        for (const Algorithm algorithm : layer.op->algorithms()) {
-          if (!promises(layer, product, algorithm)) continue;
-          auto tried = chosen;
-          tried[product] = algorithm;
-          const AlgorithmName name(tried[0], tried[1], tried[2]);
-          if (try_rule(open, kind, {.weights = layout, .algorithm = name})) chosen = tried;
-        }
+  /// Chooses until nothing makes the step faster, so that the strategy found leaves nothing to choose.
+  ChosenProducts best() && {
+    for (bool again = true; again;) {
+      again = false;
+      for (const Kind& kind : kinds(plan_, chosen_.strategy)) again = choose(kind) || again;
     }
+    return std::move(chosen_);
   }
 
  private:
+  /// A layout of the weights, or nothing where bind() chooses it, with the layer in it.
+  struct Way {
+    std::optional<std::string> weights;
+    LayerPlan layer;
+    double seconds = 0;
+  };
+
+  /// Tries all ways of one kind of layers. Returns true if one makes the step faster.
+  bool choose(const Kind& kind) {
+    const Strategy open = chosen_.strategy;
+    const double before = seconds_;
+    LayerRule best;
+    const auto take = [&](const LayerRule& rule, std::vector<Way>* ways) {
+      if (try_rule(open, kind, rule, ways)) best = rule;
+    };
+    std::vector<Way> ways{{{}, plan_.layers[static_cast<std::size_t>(kind.first)]}};
+    if (kind.lays_out_weights) {
+      for (const auto& layout : layouts_of_weights(ways.front().layer)) take({.weights = layout}, &ways);
+      std::stable_sort(ways.begin() + 1, ways.end(), [](const Way& a, const Way& b) { return a.seconds < b.seconds; });
+      ways.resize(std::min(ways.size(), 1 + most_layouts));
+    }
+    for (std::size_t i = 0; kind.chooses_algorithm && i < ways.size(); ++i) {
+      // of y, dx and dw, one after the other
+      std::array<Algorithm, 3> chosen{Algorithm::automatic, Algorithm::automatic, Algorithm::automatic};
+      for (std::size_t product = 0; product < ways[i].layer->at.products.size(); ++product)
+        for (const Algorithm algorithm : ways[i].layer.op->algorithms()) {
+          if (!promises(ways[i].layer, product, algorithm)) continue;
+          auto tried = chosen;
+          tried[product] = algorithm;
+          const LayerRule rule{.weights = ways[i].weights, .algorithm = AlgorithmName(tried[0], tried[1], tried[2])};
+          if (!try_rule(open, kind, rule, nullptr)) continue;
+          chosen = tried;
+          best = rule;
+        }
+    }
+    if (seconds_ == before) return false;
+    chosen_.choices.push_back({kind.names, best, before, seconds_});
+    return true;
+  }
+
   void set(const StepCost& cost) {
     seconds_ = cost.seconds;
     communication_ = cost.seconds - cost.parts.passes.compute;
@@ -122,7 +191,7 @@ class Search {
     const auto& all = layer->at.products[product].alternatives;
     const auto found =
         std::find_if(all.begin(), all.end(), [&](const auto& way) { return way.algorithm == algorithm; });
-    if (found == all.end()) return true;  // in other layouts of the weights it may exist
+    if (found == all.end()) return true;  // beside other algorithms of the other products it may exist
     double latency = machine_.levels.front().latency.value, bandwidth = 0;
     for (const Level& level : machine_.levels) {
       latency = std::min(latency, level.latency.value);
@@ -132,20 +201,27 @@ class Search {
     return found->messages * latency + bytes / bandwidth < communication_;
   }
 
-  /// Returns true if the rule makes the step faster.
-  bool try_rule(const Strategy& open, const Kind& kind, const LayerRule& rule) {
+  /// Returns true if the rule makes the step faster, and keeps it then. Adds the way to `ways` if it can run.
+  bool try_rule(const Strategy& open, const Kind& kind, const LayerRule& rule, std::vector<Way>* ways) {
     Strategy strategy = open;
     for (const auto& name : kind.names) strategy.layer(name, rule, "chosen for the machine");
     Plan plan;
     try {
       plan = bind(model_, strategy, workload_);
-    } catch (const Error&) {  // this algorithm cannot run in these layouts
+    } catch (const Error&) {  // this cannot run in these layouts
       return false;
     }
     const StepCost taken = pricer_.step(plan);
+    if (ways != nullptr)
+      ways->push_back({rule.weights, plan.layers[static_cast<std::size_t>(kind.first)], taken.seconds});
     if (taken.seconds >= seconds_ * (1 - least_saving)) return false;
+    if (memory_limit_ > 0) {
+      const Index held = pricer_.cost(plan).memory.total;
+      if (held > std::max(held_, memory_limit_)) return false;
+      held_ = held;
+    }
     set(taken);
-    best_ = std::move(strategy);
+    chosen_.strategy = std::move(strategy);
     plan_ = std::move(plan);
     return true;
   }
@@ -153,20 +229,20 @@ class Search {
   const Model& model_;
   const Workload& workload_;
   const Machine& machine_;
+  Index memory_limit_;
   PlanPricer pricer_;
-  Strategy best_;
+  ChosenProducts chosen_;
   Plan plan_;
+  Index held_ = 0;                          // bytes, if there is a limit
   double seconds_ = 0, communication_ = 0;  // of a step
 };
 
 }  // namespace
 
-Strategy choose_products(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
-                         const KernelTimes& times) {
-  if (strategy.ranks() == 1) return strategy;
-  Search search(model, strategy, workload, machine, times);
-  for (const Kind& kind : kinds(search.plan(), strategy)) search.choose(kind);
-  return search.best();
+ChosenProducts choose_products(const Model& model, const Strategy& strategy, const Workload& workload,
+                               const Machine& machine, const KernelTimes& times, Index memory_limit) {
+  if (strategy.ranks() == 1) return {strategy, {}};
+  return Search(model, strategy, workload, machine, times, memory_limit).best();
 }
 
 }  // namespace partita

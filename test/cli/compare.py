@@ -240,7 +240,8 @@ def planned(folder):
     for name, _ in files:
         text, cut = read(folder, name), {}
         axes = re.findall(r"(\w+)=", re.search('grid = "(.*)"', text).group(1))
-        for dim, over in re.findall(r"(\w)@\(?([\w,]+)", text):
+        outputs = " ".join(re.findall('output = "(.*)"', text))  # weights may be divided in any way
+        for dim, over in re.findall(r"(\w)@\(?([\w,]+)", outputs):
             for axis in over.split(","):
                 cut.setdefault(axis, set()).add(dim)
         usual = {"data": {"N"}, "c": {"C"}, "z": {"D"}, "y": {"H"}, "x": {"W"}}

@@ -12,6 +12,7 @@ import tempfile
 LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STRATEGIES = ROOT / "examples/strategies"
+MACHINES = ROOT / "examples/machines"
 SMALL = ["--data", "synthetic", "--samples", "16", "--batch", "8", "--dtype", "f64"]
 
 
@@ -67,7 +68,9 @@ def documents(folder):
     run(0, "compare", "--strategies", STRATEGIES / "fashion-cnn-hybrid.toml", STRATEGIES / "fashion-cnn-pipeline.toml",
         "--memory-limit", "1MiB", "--json", folder / "compare.json", status=2)
     run(2, "compare", "--batch", "8", "--strategies", pipeline, "--measure", "--json", folder / "measured.json")
-    written["compare"] = [read("compare.json"), read("measured.json")]
+    run(0, "compare", "--batch", "4096", "--machine", MACHINES / "dgx-a100.toml", "--strategies", STRATEGIES / "fashion-cnn-pipeline.toml",
+        "--json", folder / "chosen.json")
+    written["compare"] = [read("compare.json"), read("measured.json"), read("chosen.json")]
     run(0, "simulate", "--batch", "8", "--grid", "data=2", "--out", folder / "replay", "--json", folder / "simulate.json")
     written["simulate"] = [read("simulate.json")]
     run(0, "compare", "--ranks", "1", "2", "3", "--grid", "data={} y=2", "--rule", "*: N@data H@y", "--json", folder / "curves.json")

@@ -15,6 +15,7 @@ struct Compared {
   std::string name;
   Plan plan;
   Cost cost;
+  std::string chosen{};            ///< what was chosen for the machine, and by which price
   Holding held;                    ///< memory of the rank that holds most
   std::vector<Remedy> remedies{};  ///< changes that would make it fit; empty if it fits
   std::optional<StepTimes> measured{};

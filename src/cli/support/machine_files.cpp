@@ -1,7 +1,5 @@
 #include "src/cli/support/machine_files.hpp"
 
-#include "partita/strategies/planner/choose_products.hpp"
-#include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
 #include "src/cli/support/text_file.hpp"
 
@@ -20,17 +18,6 @@ Workload make_workload(const Options& options) {
 Index limit_of(const Options& options, const Machine& machine) {
   if (options.trainer.memory_limit > 0) return options.trainer.memory_limit;
   return options.machine.empty() ? 0 : static_cast<Index>(machine.memory.value);
-}
-
-Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
-                            const MachineFiles& files) {
-  return with_stages_placed(options, model, strategy, make_workload(options), files.machine, files.times);
-}
-
-Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
-                            const Workload& workload, const Machine& machine, const KernelTimes& times) {
-  const Strategy placed = place_stages_nearest(model, strategy, workload, machine, times, limit_of(options, machine));
-  return options.machine.empty() ? placed : choose_products(model, placed, workload, machine, times);
 }
 
 std::vector<NamedFile> strategy_files(const Options& options) {

@@ -26,16 +26,6 @@ Workload make_workload(const Options& options);
 /// the machine that --machine names, else 0 for no limit. The memory of the default machine is only assumed, so it is
 /// no limit.
 Index limit_of(const Options& options, const Machine& machine);
-/// If the strategy leaves stage boundaries open (`stages = N`), places them by predicted cost so that every rank fits
-/// in limit_of(). If no placement that was tried fits, takes the one that exceeds the limit least; check_fits() then
-/// reports it.
-Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
-                            const MachineFiles& files);
-/// As above, with another workload and other kernel times than those of the options and the files. If --machine names a
-/// machine, products that the strategy leaves open get the algorithms that are fastest there (choose_products).
-Strategy with_stages_placed(const Options& options, const Model& model, const Strategy& strategy,
-                            const Workload& workload, const Machine& machine, const KernelTimes& times);
-
 /// The strategy files and the machine file that the options name.
 std::vector<NamedFile> strategy_files(const Options& options);
 /// How to measure kernels, from --backend, --threads and --kernels. The first function leaves --device out, which needs

@@ -6,6 +6,7 @@
 #include "partita/comm/mpi.hpp"
 #include "src/cli/support/compared.hpp"
 #include "src/cli/support/plan_notes.hpp"
+#include "src/cli/support/settled.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/verbs/compare/compare_json.hpp"
 #include "src/cli/verbs/compare/curves.hpp"
@@ -46,7 +47,9 @@ class Comparison {
     Compared one{.name = name, .plan = {}, .cost = {}, .held = {}};
     agreed(name, [&] {
       const KernelTimes& times = ours ? files_.times : given_;
-      placed = with_stages_placed(options_, model_, strategy, workload_, files_.machine, times);
+      auto [settled_strategy, choices] = settled(options_, model_, strategy, workload_, files_.machine, times);
+      placed = std::move(settled_strategy);
+      one.chosen = choice_note(choices);
       one.plan = bind(model_, placed, workload_);
       one.cost = estimate(one.plan, files_.machine, times);
     });
@@ -219,6 +222,7 @@ void print_table(const std::vector<Compared>& all, const MachineFiles& files) {
   for (const auto& one : all) {
     if (one.plan.grids.size() > 1) print_groups(one);
     for (const auto& note : plan_notes(one.plan)) fmt::print("note     {}: {}\n", one.name, note);
+    if (!one.chosen.empty()) fmt::print("chosen   {}: {}\n", one.name, one.chosen);
   }
 }
 

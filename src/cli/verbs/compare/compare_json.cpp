@@ -105,6 +105,7 @@ Json to_json(const Options& options, const MachineFiles& files, const std::vecto
              {"bytes", one.cost.traffic.bytes},
              {"sent", one.cost.sent},
              {"memory", memory_of(one.held, limit)}};
+    if (!one.chosen.empty()) row["chosen"] = one.chosen;
     if (!one.fits()) row["remedies"] = remedies_of(one.remedies);
     if (one.measured) {
       row["measured"] = {{"seconds", one.measured->median},

@@ -5,9 +5,9 @@
 #include "partita/strategies/planner/memory_remedies.hpp"
 #include "src/cli/support/compared.hpp"
 #include "src/cli/support/json.hpp"
-#include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/plan_notes.hpp"
 #include "src/cli/support/rank_patterns.hpp"
+#include "src/cli/support/settled.hpp"
 #include "src/cli/support/text_file.hpp"
 
 #include <fmt/ranges.h>
@@ -30,7 +30,7 @@ struct Point {
   CostParts parts{};
   Index memory = 0;  ///< bytes of the rank that holds most
   bool fits = true;
-  std::string note{};  ///< "" for none
+  std::vector<std::string> notes{};
 };
 
 /// The points of all strategies, and what else there is to say.
@@ -52,15 +52,16 @@ class CurvePrices {
     const Workload workload = workload_on(of.ranks);
     Point point{.strategy = of.name, .ranks = of.ranks, .batch = workload.batch};
     try {
-      const Plan plan = bind(
-          model_, with_stages_placed(options_, model_, of.strategy, workload, files_.machine, files_.times), workload);
+      const Settled found = settled(options_, model_, of.strategy, workload, files_.machine, files_.times);
+      const Plan plan = bind(model_, found.strategy, workload);
+      if (auto note = short_choice_note(found.choices); !note.empty()) point.notes.push_back(std::move(note));
       const Cost cost = estimate(plan, files_.machine, files_.times);
       point.seconds = cost.seconds;
       point.rate = cost.samples_per_second;
       point.parts = cost.parts;
       point.memory = cost.memory.total;
       point.fits = most_held(cost, limit()).missing == 0;
-      point.note = idle_ranks_note(plan);
+      if (auto note = idle_ranks_note(plan); !note.empty()) point.notes.push_back(std::move(note));
     } catch (const Error& error) {
       fail("{} on {} ranks: {}", of.name, of.ranks, error.what());
     }
@@ -94,8 +95,9 @@ Curves priced(const Options& options, CurvePrices& prices) {
     for (const int ranks : options.rank_counts) {
       const auto one = on_ranks(pattern, ranks, options, curves.notes);
       one ? curves.points.push_back(prices.price(*one)) : left_out.push_back(ranks);
-      if (one && !curves.points.back().note.empty())
-        curves.notes.push_back(fmt::format("{} on {} ranks: {}", pattern.name(), ranks, curves.points.back().note));
+      if (!one) continue;
+      for (const auto& note : curves.points.back().notes)
+        curves.notes.push_back(fmt::format("{} on {} ranks: {}", pattern.name(), ranks, note));
     }
     if (!left_out.empty())
       curves.notes.push_back(

@@ -8,9 +8,9 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "partita/train/kernels/kernel.hpp"
-#include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/plan_notes.hpp"
 #include "src/cli/support/schedule_report.hpp"
+#include "src/cli/support/settled.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
 
@@ -266,7 +266,8 @@ int explain(const Options& options, const ModelFactory& factory) {
   const Model model = make_model(options, factory);
   const int asked = asked_why(options, model);
   const MachineFiles files = load_machine(options);
-  const Strategy given = make_strategy(options, 1), strategy = with_stages_placed(options, model, given, files);
+  const Strategy given = make_strategy(options, 1);
+  const auto [strategy, choices] = settled(options, model, given, files);
   note_renamed_keys(given);
   const Plan plan = bind(model, strategy, make_workload(options));
   if (options.rank < 0 || options.rank >= plan.ranks())
@@ -278,6 +279,7 @@ int explain(const Options& options, const ModelFactory& factory) {
   if (!options.svg.empty()) write_text("--svg", options.svg, draw(schedule));
   auto notes = microbatch_notes(strategy, plan);
   for (auto& note : plan_notes(plan)) notes.push_back(std::move(note));
+  if (!choices.empty()) notes.push_back(fmt::format("chosen for \"{}\": {}", files.machine.name, choice_note(choices)));
   print_head(plan, schedule, notes, options);
   print_layers(plan, asked, options);
   const Traffic traffic = rank_traffic(plan, options.rank).counted;

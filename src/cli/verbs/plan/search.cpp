@@ -9,6 +9,7 @@
 #include "src/cli/support/option_values.hpp"
 #include "src/cli/support/plain_axes.hpp"
 #include "src/cli/support/schedule_report.hpp"
+#include "src/cli/support/settled.hpp"
 #include "src/cli/support/unfit.hpp"
 #include "src/cli/verbs/plan/reasons.hpp"
 
@@ -93,13 +94,19 @@ Planned renamed(const Planned& found, const Model& model, const Workload& worklo
   return as_good ? Planned{strategy, std::move(cost)} : found;
 }
 
-/// Returns the strategy with the algorithms of products that are fastest on the machine, if it still fits.
-Planned with_products(Planned found, const Model& model, const Workload& workload, const MachineFiles& files,
-                      Index limit) {
-  const Strategy strategy = choose_products(model, found.strategy, workload, files.machine, files.times);
-  if (strategy.rules().size() == found.strategy.rules().size()) return found;
+/// A strategy, and what was chosen for the machine in it.
+struct Chosen {
+  Planned planned;
+  std::vector<ProductChoice> choices;
+};
+
+/// Returns the strategy with the algorithms of products that are fastest on the machine and still fit.
+Chosen with_products(const Planned& found, const Model& model, const Workload& workload, const MachineFiles& files,
+                     Index limit) {
+  auto [strategy, choices] = choose_products(model, found.strategy, workload, files.machine, files.times, limit);
+  if (choices.empty()) return {found, {}};
   Cost cost = estimate(bind(model, strategy, workload), files.machine, files.times);
-  return most_held(cost, limit).missing == 0 ? Planned{strategy, std::move(cost)} : found;
+  return {{std::move(strategy), std::move(cost)}, std::move(choices)};
 }
 
 PlannerOptions planner_options(const Options& options, int ranks) {
@@ -141,12 +148,17 @@ Search search(const Options& options, const Model& model, const Workload& worklo
     if (left_out.empty()) throw;
     fail("{}; {}", error.what(), left_out_text(left_out, "; "));
   }
-  for (auto& each : search.found) {
-    each = with_products(renamed(each, model, workload, files), model, workload, files, limit);
-    each.strategy = with_short_rules(model, each.strategy);
+  std::vector<Chosen> all;
+  for (const Planned& each : search.found)
+    all.push_back(with_products(renamed(each, model, workload, files), model, workload, files, limit));
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Chosen& a, const Chosen& b) { return a.planned.cost.seconds < b.planned.cost.seconds; });
+  search.found.clear();
+  for (Chosen& each : all) {
+    search.found.push_back({with_short_rules(model, each.planned.strategy), std::move(each.planned.cost)});
+    if (!each.choices.empty())
+      search.notes.push_back(fmt::format("strategy {}: {}", search.found.size(), choice_note(each.choices)));
   }
-  std::stable_sort(search.found.begin(), search.found.end(),
-                   [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
   if (!left_out.empty()) search.notes.push_back(left_out_text(left_out, "\n         "));
   add_changes(search.found, model, workload, search.notes);
   return search;

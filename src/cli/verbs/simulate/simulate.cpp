@@ -8,7 +8,7 @@
 #include "partita/strategies/simgrid/trace.hpp"
 #include "src/cli/support/child_process.hpp"
 #include "src/cli/support/json.hpp"
-#include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/settled.hpp"
 #include "src/cli/support/text_file.hpp"
 
 #include <unistd.h>
@@ -126,7 +126,8 @@ int simulate(const Options& options, const ModelFactory& factory) {
   check_writable({{"--json", options.json, FileKind::json}}, strategy_files(options));
   const Model model = make_model(options, factory);
   const MachineFiles files = load_machine(options);
-  const Strategy given = make_strategy(options, 1), strategy = with_stages_placed(options, model, given, files);
+  const Strategy given = make_strategy(options, 1);
+  const Strategy strategy = settled(options, model, given, files).strategy;
   note_renamed_keys(given);
   const Plan plan = bind(model, strategy, make_workload(options));
   if (plan.ranks() > most_ranks)

@@ -4,10 +4,10 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/train/data/subset.hpp"
-#include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/open_data.hpp"
 #include "src/cli/support/optimizer_options.hpp"
 #include "src/cli/support/option_values.hpp"
+#include "src/cli/support/settled.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
 #include "src/cli/verbs/train/checkpoints.hpp"
@@ -82,7 +82,9 @@ Setup set_up(Options& options, const ModelFactory& factory, Communicator& world)
     if (world.rank() == 0) note_renamed_keys(given);
     check_ranks(given, world.size());
     const MachineFiles files = load_machine(options);
-    setup.strategy = with_stages_placed(options, setup.model, given, files);
+    auto [strategy, choices] = settled(options, setup.model, given, files);
+    setup.strategy = std::move(strategy);
+    setup.chosen = choice_note(choices);
     const Plan plan = bind(setup.model, setup.strategy, make_workload(options));
     for (std::size_t i = 0; i < plan.layers.size(); ++i)
       static_cast<void>(

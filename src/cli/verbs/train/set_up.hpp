@@ -20,6 +20,7 @@ struct Setup {
   std::unique_ptr<Dataset> training, held_out, test;  ///< null if the run does not need them
   std::optional<CheckpointFile> checkpoint;           ///< of --load
   std::vector<std::string> notes;                     ///< about what it holds
+  std::string chosen;                                 ///< what was chosen for the machine, and by which price
   std::vector<std::string> rate_notes;                ///< of check_rates()
   std::optional<std::uint64_t> replaceable;           ///< on rank 0: of check_replaceable()
   std::unique_ptr<CudaDevice> device;                 ///< null: the rank computes on the CPU

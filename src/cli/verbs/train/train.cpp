@@ -71,6 +71,7 @@ void print_header(const Options& options, Trainer& trainer, const Setup& setup) 
                setup.held_out->size() + setup.training->size());
   for (const auto& note : microbatch_notes(setup.strategy, plan)) fmt::print("note       {}\n", note);
   for (const auto& note : plan_notes(plan)) fmt::print("note       {}\n", note);
+  if (!setup.chosen.empty()) fmt::print("chosen     {}\n", setup.chosen);
   for (const auto& note : setup.rate_notes) fmt::print("note       {}\n", note);
   std::fflush(stdout);  // so that the user sees that the run has begun
 }
