@@ -22,6 +22,7 @@ CostTermBuilder::CostTermBuilder(const Plan& plan, const Machine& machine, const
       kernels_(plan, times, actions_) {
   terms_.options.reserve(plan.layers.size());
   terms_.dtype = plan.workload.dtype;
+  terms_.ranks = whole == nullptr ? plan.ranks() : whole->first_rank() + whole->size();
 }
 
 namespace {
@@ -152,8 +153,14 @@ Movement CostTermBuilder::exchange(const PlannedTraffic& item, int world_rank) {
     auto found = std::find_if(by_level.begin(), by_level.end(),
                               [&](const auto& each) { return each.first.level == link.level; });
     if (found == by_level.end()) found = by_level.insert(found, {link, {}});
-    found->first.sharing = std::max(found->first.sharing, link.sharing);
-    found->second += traffic;
+    if (machine_.levels[static_cast<std::size_t>(link.level)].pairs.empty()) {
+      found->first.sharing = std::max(found->first.sharing, link.sharing);
+      found->second += traffic;
+    } else {  // each pair has links of its own, which are busy at the same time
+      const Index messages = found->second.messages + traffic.messages;
+      if (traffic.bytes * found->first.width >= found->second.bytes * link.width) *found = {link, traffic};
+      found->second.messages = messages;
+    }
   });
   int farthest = 0;
   for (const auto& [link, traffic] : by_level) {
@@ -251,7 +258,8 @@ const std::vector<int>& CostTermBuilder::ranks(int stage, AxisSet every) {
 std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder) {
   const LayerPlan& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
   const Grid& grid = plan_.grid_of(index);
-  const bool flat = machine_.levels.size() == 1;  // all routes to other ranks are equivalent
+  const bool flat =
+      machine_.levels.size() == 1 && machine_.levels[0].pairs.empty();  // all routes to other ranks are equivalent
   const AxisSet even = symmetric_axes(layer);
   EquivalentRanks<LayerWork> work_of_ranks;
   LayerKernels kernels = kernels_.of(layer);

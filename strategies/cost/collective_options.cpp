@@ -30,7 +30,7 @@ class OptionList {
     if (verb_ != Verb::all_reduce || top_.level > 0 || top_.ranks > most_ranks_of_one_shot) return;
     begin(pairwise, LevelUse::one_shot, false);
     const double all = bytes_ * (top_.ranks - 1);
-    use({top_.level, 1}, {1, all, all});
+    use(links(top_, 1), {1, all, all});
     end();
   }
 
@@ -57,12 +57,13 @@ class OptionList {
     for (const Span& span : spans_.first(spans_.size() - 1)) add_inside(span, ring);
     Link link = all_ranks(top_);
     link.adds = true;
-    use(link, {2, bytes_ / top_.inside, 0});
+    use(link, {2, bytes_ * top_.share(), 0});
     end();
   }
 
  private:
-  static Link all_ranks(const Span& span) { return {span.level, span.groups * span.inside}; }
+  static Link links(const Span& span, double sharing) { return {span.level, sharing, false, span.width}; }
+  static Link all_ranks(const Span& span) { return links(span, span.groups * span.inside); }
 
   void begin(CollectiveAlgorithm algorithm, LevelUse levels, bool together) {
     const auto first = static_cast<int>(tables_.uses.size());
@@ -91,7 +92,7 @@ class OptionList {
       }
       case tree: {
         const Span& span = reached(hop.distance);
-        return use({span.level, span.groups}, hop.cost);
+        return use(links(span, span.groups), hop.cost);
       }
       case shift: return add_shift(hop);
       case direct: return add_direct(hop);
@@ -102,7 +103,7 @@ class OptionList {
   /// level, other shifts cross the outermost one.
   void add_shift(const Hop& hop) {
     const auto crossing = [&](const Span& span) {
-      return Link{span.level, span.groups * std::min(hop.distance, span.inside)};
+      return links(span, span.groups * std::min(hop.distance, span.inside));
     };
     if (!tables_.options.back().together) return use(crossing(top_), hop.cost);
     for (const Span& span : spans_) use(crossing(span), {hop.cost.rounds, hop.cost.bytes, 0});
@@ -127,7 +128,7 @@ class OptionList {
   /// Returns the cost of a verb between the units of a span, of the share that each rank of a unit has. Every rank has
   /// something for every other in an all_to_all, so shares do not shrink.
   CollectiveCost cost_in(const Span& span, Verb verb, CollectiveAlgorithm algorithm) const {
-    return collective_cost(verb, algorithm, span.units(), verb == Verb::all_to_all ? bytes_ : bytes_ / span.inside);
+    return collective_cost(verb, algorithm, span.units(), verb == Verb::all_to_all ? bytes_ : bytes_ * span.share());
   }
 
   /// Adds what a collective by levels does inside a unit, before and after the levels around it.

@@ -49,6 +49,14 @@ int unit_of(const Machine& machine, int level) {
   return static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);
 }
 
+/// Returns the places in the innermost unit of a rank that members hold.
+std::vector<int> places_inside(const PairLinks& pairs, const std::vector<int>& members, int rank) {
+  std::vector<int> places;
+  for (const int member : members)
+    if (member / pairs.ranks() == rank / pairs.ranks()) places.push_back(member % pairs.ranks());
+  return places;
+}
+
 }  // namespace
 
 std::vector<std::vector<Span>> uneven_spans(const Machine& machine, const Grid& grid, const std::vector<int>& members) {
@@ -59,6 +67,11 @@ std::vector<std::vector<Span>> uneven_spans(const Machine& machine, const Grid& 
     const auto ranks = static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);
     levels.emplace_back(level == top ? 0 : ranks, members, level == 0 ? nullptr : &levels.back());
   }
+  std::vector<int> most(static_cast<std::size_t>(top) + 1, 1);  // by level: members in a unit of the level below
+  for (int level = 1; level <= top; ++level)
+    for (const int member : members)
+      most[static_cast<std::size_t>(level)] =
+          std::max(most[static_cast<std::size_t>(level)], levels[static_cast<std::size_t>(level) - 1].members(member));
   std::set<std::vector<Span>> ways;
   std::set<int> crossed;  // levels at which some members lie in different units
   for (const int member : members) {
@@ -67,7 +80,10 @@ std::vector<std::vector<Span>> uneven_spans(const Machine& machine, const Grid& 
     double groups = 1;
     for (int level = 0; level <= top; ++level) {
       const Units& units = levels[static_cast<std::size_t>(level)];
-      spans.push_back({level, units.members(member), inside, groups, units.below(member)});
+      const PairLinks& pairs = machine.levels[static_cast<std::size_t>(level)].pairs;
+      const int width = pairs.empty() ? 1 : pairs.width(places_inside(pairs, members, member));
+      spans.push_back({level, units.members(member), inside, groups, units.below(member), width,
+                       most[static_cast<std::size_t>(level)]});
       if (units.below(member) > 1) crossed.insert(level);
       inside = units.members(member);
       groups = std::max(1.0, static_cast<double>(units.of(grid, member)) / inside);
@@ -105,6 +121,18 @@ CollectiveSpans::Group CollectiveSpans::group(const PlannedTraffic& item, const 
   return {0, plan_.ranks() - 1, plan_.ranks(), std::min(end, plan_.ranks()) - lo};
 }
 
+/// Returns the links that the ranks of a collective can use which share the innermost unit with a rank.
+int CollectiveSpans::width(const PlannedTraffic& item, const Grid& grid, int rank) {
+  const PairLinks& pairs = machine_.levels.front().pairs;
+  if (pairs.empty()) return 1;
+  const bool two = item.axes == 0 && plan_.second_replica && item.purpose == Purpose::replicas;
+  const Group ends = two ? group(item, grid, rank, 0) : Group{};
+  const std::vector<int> all = two ? std::vector{ends.first, ends.last} : members(item, grid, rank);
+  const auto [known, added] = widths_.try_emplace(places_inside(pairs, all, grid.first_rank() + rank), 0);
+  if (added) known->second = pairs.width(known->first);
+  return known->second;
+}
+
 /// Returns where a collective's ranks lie, by level from the inside out. Levels at which it has a single unit are left
 /// out. The other collectives of the kind lie alike: as many of them share a unit as its ranks allow.
 const std::vector<Span>& CollectiveSpans::even(const PlannedTraffic& item, const Grid& grid, int rank) {
@@ -115,7 +143,7 @@ const std::vector<Span>& CollectiveSpans::even(const PlannedTraffic& item, const
   double groups = 1;
   for (int level = 0; level <= top; ++level) {
     const int ranks = level == top ? whole.ranks : group(item, grid, rank, level + 1).inside;
-    if (ranks > inside) even_.push_back({level, ranks, inside, groups});
+    if (ranks > inside) even_.push_back({level, ranks, inside, groups, 0, level == 0 ? width(item, grid, rank) : 1});
     if (level == top) break;
     const int unit = unit_of(machine_, level), first = world_rank / unit * unit;
     const int there = std::min(first + unit, grid.first_rank() + grid.size()) - std::max(first, grid.first_rank());

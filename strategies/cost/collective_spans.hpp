@@ -40,12 +40,14 @@ class CollectiveSpans {
   Group group(const PlannedTraffic& item, const Grid& grid, int rank, int level) const;
   std::vector<int> members(const PlannedTraffic& item, const Grid& grid, int rank) const;
   bool is_uneven(const PlannedTraffic& item, const Grid& grid);
+  int width(const PlannedTraffic& item, const Grid& grid, int rank);
   const std::vector<Span>& even(const PlannedTraffic& item, const Grid& grid, int rank);
 
   const Plan& plan_;
   const Machine& machine_;
-  std::vector<Span> even_;                 // of the collective that was asked for last
-  std::map<const Grid*, bool> straddles_;  // by grid
+  std::map<std::vector<int>, int> widths_;  // by ranks of a unit
+  std::vector<Span> even_;                  // of the collective that was asked for last
+  std::map<const Grid*, bool> straddles_;   // by grid
   /// By grid, axes and first rank of a collective: the spans of each way to lie, one after the other, and how many.
   std::map<std::tuple<const Grid*, AxisSet, int>, std::pair<std::vector<Span>, int>> uneven_;
 };

@@ -84,6 +84,7 @@ struct UpdateTerms {
 struct CostTerms : LinkTables {
   std::vector<Route> routes;
   DType dtype = DType::f32;  ///< what kernels compute in
+  int ranks = 1;             ///< ranks of the plan, which may share their memory (Socket)
 };
 
 /// The seconds of the sums of a layer's buckets.

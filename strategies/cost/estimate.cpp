@@ -86,7 +86,13 @@ std::vector<int> representatives(const Grid& grid, AxisSet every) {
 
 std::vector<int> representatives(const Grid& grid, const Machine& machine, AxisSet every) {
   if (straddles(grid, machine)) every = grid.all();
-  return representatives_with(grid, every, [&](int axis) { return middle_coordinate(grid, machine, axis); });
+  auto ranks = representatives_with(grid, every, [&](int axis) { return middle_coordinate(grid, machine, axis); });
+  if (const PairLinks& pairs = machine.levels.front().pairs; !pairs.empty()) {
+    const int in_unit = std::min(grid.size(), pairs.ranks() - grid.first_rank() % pairs.ranks());
+    for (int rank = 0; rank < in_unit; ++rank)
+      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 int middle_coordinate(const Grid& grid, const Machine& machine, int axis) {

@@ -14,7 +14,7 @@ double seconds_per_byte(const Level& level, const Link& link) {
   const double most = link.adds ? std::min(level.reduction.value, level.bandwidth.value) : level.bandwidth.value;
   const double busy = level.links.value / level.fan_out.value;
   constexpr double never = 1e100;
-  return most > 0 ? 1 / (most * std::min(1.0, busy / link.sharing)) : never;
+  return most > 0 ? 1 / (most * link.width * std::min(1.0, busy / link.sharing)) : never;
 }
 
 Seconds split(double seconds, double overlap) { return {seconds * (1 - overlap), seconds * overlap}; }
@@ -37,7 +37,7 @@ void Seconds::at_least(const Seconds& other) {
 }
 
 MachineRates::MachineRates(const CostTerms& terms, const Machine& machine)
-    : terms_(terms), machine_(machine), gamma_(3 / machine.memory_bandwidth.value) {
+    : terms_(terms), machine_(machine), memory_(machine.bandwidth_of_each(terms.ranks)), gamma_(3 / memory_) {
   for (const KernelKind kind : {KernelKind::others, KernelKind::conv, KernelKind::product}) {
     const Efficiency* const efficiency = machine.find_efficiency(kind);
     kernels_[static_cast<std::size_t>(kind)] = {machine.peak(kind, terms.dtype).value, machine.share(kind, terms.dtype),
@@ -61,49 +61,80 @@ MachineRates::MachineRates(const CostTerms& terms, const Machine& machine)
 double MachineRates::seconds(const CollectiveOption& option) const {
   double sum = 0, slowest = 0;
   for (const LinkUse& use : uses(option)) {
-    const double seconds = use.rounds * rate(use).latency + use.bytes * rate(use).per_byte;
-    sum += seconds;
-    slowest = std::max(slowest, seconds);
+    sum += seconds(use);
+    slowest = std::max(slowest, seconds(use));
   }
   return (option.together ? slowest : sum) + combining_seconds(option.combined);
 }
 
-/// Levels that are busy at the same time keep the rank from computing as long as the one that does so longest.
-double MachineRates::overlap(const CollectiveOption& option) const {
-  Seconds sum, slowest;
-  for (const LinkUse& use : uses(option)) {
-    const LinkRate& link = rate(use);
-    const double seconds = use.rounds * link.latency + use.bytes * link.per_byte;
-    sum += split(seconds, link.overlap);
-    slowest.exposed = std::max(slowest.exposed, seconds * (1 - link.overlap));
-    slowest.hidden = std::max(slowest.hidden, seconds);
-  }
-  if (!option.together) return sum.overlap();
-  return slowest.hidden > 0 ? 1 - slowest.exposed / slowest.hidden : 0;
-}
-
-const CollectiveOption& MachineRates::cheapest(const Movement& movement) const {
-  const CollectiveOption* best = nullptr;
-  double least = 0;
-  for (int number = 0; number < options(movement); ++number) {
-    const CollectiveOption& each = option(movement, number);
-    if (const double seconds = this->seconds(each);
-        best == nullptr || (seconds < least && machine_.collectives.has(each.levels))) {  // the first one is flat
-      least = seconds;
-      best = &each;
-    }
-  }
-  return *best;
+const CollectiveOption& MachineRates::of_kind(const Movement& movement, int kind, int number) const {
+  return terms_.options[static_cast<std::size_t>(movement.first + kind * options(movement) + number)];
 }
 
 const CollectiveOption& MachineRates::option(const Movement& movement, int number) const {
-  const auto of_kind = [&](int kind) -> const CollectiveOption& {
-    return terms_.options[static_cast<std::size_t>(movement.first + kind * options(movement) + number)];
-  };
   int slowest = 0;
   for (int kind = 1; kind < movement.kinds; ++kind)
-    if (seconds(of_kind(kind)) > seconds(of_kind(slowest))) slowest = kind;
-  return of_kind(slowest);
+    if (seconds(of_kind(movement, kind, number)) > seconds(of_kind(movement, slowest, number))) slowest = kind;
+  return of_kind(movement, slowest, number);
+}
+
+bool MachineRates::waits(const Movement& movement, const CollectiveOption& option) {
+  return movement.kinds > 1 && (option.levels == LevelUse::by_levels || option.levels == LevelUse::in_network);
+}
+
+std::vector<LinkUse> MachineRates::waited_for(const Movement& movement, int number) const {
+  const auto own = uses(option(movement, number));
+  if (!waits(movement, of_kind(movement, 0, number))) return {own.begin(), own.end()};
+  std::vector<LinkUse> slowest;  // one for each level
+  const auto level = [&](const LinkUse& use) { return terms_.links[static_cast<std::size_t>(use.link)].level; };
+  for (int kind = 0; kind < movement.kinds; ++kind)
+    for (const LinkUse& use : uses(of_kind(movement, kind, number))) {
+      const auto found = std::find_if(slowest.begin(), slowest.end(),
+                                      [&](const LinkUse& other) { return level(other) == level(use); });
+      if (found == slowest.end())
+        slowest.push_back(use);
+      else if (seconds(use) > seconds(*found))
+        *found = use;
+    }
+  return slowest;
+}
+
+double MachineRates::seconds(const Movement& movement, int number) const {
+  if (!waits(movement, of_kind(movement, 0, number))) return seconds(option(movement, number));
+  double sum = 0, combined = 0;
+  for (const LinkUse& use : waited_for(movement, number)) sum += seconds(use);
+  for (int kind = 0; kind < movement.kinds; ++kind)
+    combined = std::max(combined, of_kind(movement, kind, number).combined);
+  return sum + combining_seconds(combined);
+}
+
+/// Levels that are busy at the same time keep the rank from computing as long as the one that does so longest.
+double MachineRates::overlap(const Movement& movement, int number) const {
+  const auto of = [&](std::span<const LinkUse> all, bool together) {
+    Seconds sum, slowest;
+    for (const LinkUse& use : all) {
+      sum += split(seconds(use), rate(use).overlap);
+      slowest.exposed = std::max(slowest.exposed, seconds(use) * (1 - rate(use).overlap));
+      slowest.hidden = std::max(slowest.hidden, seconds(use));
+    }
+    if (!together) return sum.overlap();
+    return slowest.hidden > 0 ? 1 - slowest.exposed / slowest.hidden : 0;
+  };
+  if (waits(movement, of_kind(movement, 0, number))) return of(waited_for(movement, number), false);
+  const CollectiveOption& slowest = option(movement, number);
+  return of(uses(slowest), slowest.together);
+}
+
+int MachineRates::cheapest(const Movement& movement) const {
+  int best = 0;  // the first one is flat
+  double least = seconds(movement, 0);
+  for (int number = 1; number < options(movement); ++number)
+    if (const double seconds = this->seconds(movement, number);
+        seconds < least && machine_.collectives.has(of_kind(movement, 0, number).levels)) {
+      least = seconds;
+      best = number;
+    }
+  return best;
 }
 
 double MachineRates::exchange_seconds(const LinkUse& use, double turns) const {
@@ -119,10 +150,11 @@ Seconds MachineRates::seconds(const Movement& movement) const {
     for (const LinkUse& use : uses(messages)) sum += split(exchange_seconds(use, messages.turns), rate(use).overlap);
     return sum;
   }
-  const CollectiveOption& option = cheapest(movement);
+  const int number = cheapest(movement);
   const Curve* const measured = this->measured(movement);
-  const double once = measured != nullptr ? measured->seconds(movement.bytes / movement.messages) : seconds(option);
-  return split(movement.messages * once, overlap(option));
+  const double once =
+      measured != nullptr ? measured->seconds(movement.bytes / movement.messages) : seconds(movement, number);
+  return split(movement.messages * once, overlap(movement, number));
 }
 
 double MachineRates::share(const KernelTerm& kernel) const {
@@ -133,8 +165,7 @@ double MachineRates::share(const KernelTerm& kernel) const {
 
 double MachineRates::seconds(const KernelTerm& kernel, double bytes) const {
   const double peak = kernels_[static_cast<std::size_t>(kernel.kind)].peak;
-  return machine_.kernel.value +
-         std::max(kernel.flops / (peak * share(kernel)), bytes / machine_.memory_bandwidth.value);
+  return machine_.kernel.value + std::max(kernel.flops / (peak * share(kernel)), bytes / memory_);
 }
 
 LayerCost MachineRates::layer(const RankTerms& of) const {
@@ -149,8 +180,8 @@ LayerCost MachineRates::layer(const RankTerms& of) const {
     const double backward =
         of.kernel.backward_bytes == of.kernel.bytes ? forward : seconds(of.kernel, of.kernel.backward_bytes);
     for (std::size_t pass = 0; pass < passes.size(); ++pass)
-      passes[pass]->compute = of.kernel.forwards[pass] * forward + of.kernel.backwards[pass] * backward +
-                              of.kernel.added[pass] / machine_.memory_bandwidth.value;
+      passes[pass]->compute =
+          of.kernel.forwards[pass] * forward + of.kernel.backwards[pass] * backward + of.kernel.added[pass] / memory_;
   }
   const double recomputed = of.kernel.recomputes ? cost.forward.compute : 0;
   // seconds of computation that hide nothing yet
@@ -208,9 +239,7 @@ GradReduceCost MachineRates::grad_reduce(const std::vector<GradReduceTerms>& ran
   return most;
 }
 
-double MachineRates::update(const UpdateTerms& terms) const {
-  return std::max(terms.bytes / machine_.memory_bandwidth.value, terms.seconds);
-}
+double MachineRates::update(const UpdateTerms& terms) const { return std::max(terms.bytes / memory_, terms.seconds); }
 
 StageTransfer MachineRates::transfer(const std::vector<Movement>& ranks) const {
   Seconds most;

@@ -38,16 +38,23 @@ class MachineRates {
   double exchange_seconds(const LinkUse& use, double turns) const;
   /// Returns the seconds of one call of a collective by one of its options.
   double seconds(const CollectiveOption& option) const;
-  /// Returns the share of these seconds that can overlap with computation.
-  double overlap(const CollectiveOption& option) const;
+  /// Returns the share of the seconds of one of the options that can overlap with computation.
+  double overlap(const Movement& movement, int number) const;
+  /// Returns the bytes per second that a rank reads or writes.
+  double memory_bandwidth() const { return memory_; }
   /// Returns the seconds to add bytes to as many others.
   double combining_seconds(double bytes) const { return bytes * gamma_; }
-  /// Returns the cheapest option of a collective, as the ranks run it that take longest.
-  const CollectiveOption& cheapest(const Movement& movement) const;
+  /// Returns the number of the cheapest option of a collective.
+  int cheapest(const Movement& movement) const;
   /// Returns the number of ways to run a movement.
   int options(const Movement& movement) const { return (movement.end - movement.first) / movement.kinds; }
   /// Returns one of them, as the ranks run it that take longest.
   const CollectiveOption& option(const Movement& movement, int number) const;
+  /// Returns the seconds of one call by one of them.
+  double seconds(const Movement& movement, int number) const;
+  /// Returns what the ranks send over each kind of links, as far as one waits for the other: where ranks lie in
+  /// different ways and a collective runs by levels, all wait at each level for those that take longest there.
+  std::vector<LinkUse> waited_for(const Movement& movement, int number) const;
   /// Returns the share of the machine's peak that a kernel reaches.
   double share(const KernelTerm& kernel) const;
   /// Returns the seconds of one kernel, which moves `bytes` through memory, at the machine's rates.
@@ -66,9 +73,15 @@ class MachineRates {
   }
 
  private:
+  double seconds(const LinkUse& use) const { return use.rounds * rate(use).latency + use.bytes * rate(use).per_byte; }
+  /// As one of the kinds of ranks runs it.
+  const CollectiveOption& of_kind(const Movement& movement, int kind, int number) const;
+  static bool waits(const Movement& movement, const CollectiveOption& option);
+
   const CostTerms& terms_;
   const Machine& machine_;
-  double gamma_;  // seconds to add a byte
+  double memory_;  // bytes per second of a rank
+  double gamma_;   // seconds to add a byte
   struct KernelRate {
     double peak = 0;                 // operations per second
     const Curve* reached = nullptr;  // the share of the peak; null if it is all of it

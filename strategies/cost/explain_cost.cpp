@@ -60,6 +60,7 @@ std::string formula(const Priced& priced, const LinkUse& use, std::string_view w
                        level.name, rate_of.measured->source);
   const std::string shared =
       link.sharing > 1 ? fmt::format("{} share {} of", count(link.sharing, "rank"), count(level.links.value, "link"))
+      : link.width > 1 ? count(link.width, "link") + " of"
                        : "a link of";
   const std::string number = what == "message" && turns < use.rounds
                                  ? fmt::format("{} {}, {} x", count(use.rounds, what),
@@ -70,9 +71,11 @@ std::string formula(const Priced& priced, const LinkUse& use, std::string_view w
                      rate(level.bandwidth.value, "B"), level.bandwidth.source, level.name);
 }
 
-std::string formula(const Priced& priced, const CollectiveOption& option, std::string_view what) {
+/// One of the options of a movement.
+std::string formula(const Priced& priced, const Movement& movement, int number, std::string_view what) {
+  const CollectiveOption& option = priced.rates.option(movement, number);
   std::string text;
-  for (const LinkUse& use : priced.rates.uses(option))
+  for (const LinkUse& use : priced.rates.waited_for(movement, number))
     text += (text.empty() ? "" : " + ") + formula(priced, use, what, option.turns);
   return option.together ? fmt::format("the slowest of {}", text) : text;
 }
@@ -80,12 +83,12 @@ std::string formula(const Priced& priced, const CollectiveOption& option, std::s
 /// e.g. "ring 27.98 ms, rabenseifner by levels 4.6 ms", the cheapest first.
 std::string alternatives(const Priced& priced, const Movement& movement) {
   std::vector<std::pair<double, std::string>> all;
-  const CollectiveOption& best = priced.rates.cheapest(movement);
+  const int best = priced.rates.cheapest(movement);
   constexpr double never = 1e6;  // seconds: switches that cannot add
   for (int number = 0; number < priced.rates.options(movement); ++number) {
     const CollectiveOption& option = priced.rates.option(movement, number);
-    if (const double seconds = priced.rates.seconds(option);
-        &option != &best && seconds < never && priced.machine.collectives.has(option.levels))
+    if (const double seconds = priced.rates.seconds(movement, number);
+        number != best && seconds < never && priced.machine.collectives.has(option.levels))
       all.emplace_back(seconds, name(option));
   }
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -97,14 +100,15 @@ std::string alternatives(const Priced& priced, const Movement& movement) {
 
 std::string formula(const Priced& priced, const PlannedTraffic& item, const Movement& movement) {
   const Route& route = priced.terms.routes[static_cast<std::size_t>(movement.route)];
-  if (item.verb == Verb::exchange) return formula(priced, priced.rates.option(movement, 0), "message");
+  if (item.verb == Verb::exchange) return formula(priced, movement, 0, "message");
   if (const Curve* const measured = priced.rates.measured(movement))
     return fmt::format("{} x the {} of {} bytes among {} ranks of level \"{}\" ({})", item.traffic.messages,
                        partita::name(item.verb), movement.bytes / movement.messages, route.ranks,
                        priced.machine.levels[static_cast<std::size_t>(route.level)].name, measured->source);
-  const CollectiveOption& option = priced.rates.cheapest(movement);
+  const int number = priced.rates.cheapest(movement);
+  const CollectiveOption& option = priced.rates.option(movement, number);
   return fmt::format("{} {} by {} over {} ranks: {}{}; otherwise {}", item.traffic.messages, partita::name(item.verb),
-                     name(option), route.ranks, formula(priced, option, "round"),
+                     name(option), route.ranks, formula(priced, movement, number, "round"),
                      option.combined > 0 ? fmt::format(" + {:.0f} bytes added", option.combined) : "",
                      alternatives(priced, movement));
 }
@@ -130,6 +134,14 @@ std::string share_source(const Machine& machine, const KernelTerm& kernel, DType
   return fmt::format("{} ({}){}", own, curve->source, narrow);
 }
 
+/// Returns where the bandwidth of memory comes from, e.g. "64 ranks share 204.8 GB/s of a socket (a document)".
+std::string memory_source(const Machine& machine, const MachineRates& rates) {
+  const Constant &own = machine.memory_bandwidth, &shared = machine.socket.memory_bandwidth;
+  if (rates.memory_bandwidth() == own.value) return own.source;
+  return fmt::format("{} share {} of a socket ({})", count(shared.value / rates.memory_bandwidth(), "rank"),
+                     rate(shared.value, "B"), shared.source);
+}
+
 /// The seconds of one kernel that moves `bytes`.
 std::string work_formula(const MachineRates& rates, const Machine& machine, const KernelTerm& kernel, double bytes,
                          DType dtype) {
@@ -137,8 +149,8 @@ std::string work_formula(const MachineRates& rates, const Machine& machine, cons
   return fmt::format(
       "kernel {} ({}) + max({:.4g} operations / ({} x {:.3g}), {:.4g} bytes / {}): arithmetic {}; share {}; memory {}",
       time(machine.kernel.value), machine.kernel.source, kernel.flops, rate(peak.value, "flop"), rates.share(kernel),
-      bytes, rate(machine.memory_bandwidth.value, "B"), peak.source, share_source(machine, kernel, dtype),
-      machine.memory_bandwidth.source);
+      bytes, rate(rates.memory_bandwidth(), "B"), peak.source, share_source(machine, kernel, dtype),
+      memory_source(machine, rates));
 }
 
 /// The seconds of all kernels of a pass.
@@ -154,7 +166,7 @@ std::string work_formula(const MachineRates& rates, const Machine& machine, cons
   }
   if (kernel.added[pass] > 0)
     text += fmt::format(" + {:.4g} bytes of sums over microbatches / {}", kernel.added[pass],
-                        rate(machine.memory_bandwidth.value, "B"));
+                        rate(rates.memory_bandwidth(), "B"));
   return text;
 }
 

@@ -17,9 +17,9 @@ LayerCost KnownLayerCosts::of(const Plan& plan, int index, bool of_remainder) {
   }
   auto& candidates = known_[cost_hash(layer)];
   for (const Known& each : candidates)
-    if (each.split == split && equivalent_cost(each.layer, layer)) return each.cost;
+    if (each.split == split && each.ranks == plan.ranks() && equivalent_cost(each.layer, layer)) return each.cost;
   ++count_;
-  return candidates.emplace_back(Known{layer, split, price()}).cost;
+  return candidates.emplace_back(Known{layer, split, plan.ranks(), price()}).cost;
 }
 
 }  // namespace partita

@@ -23,6 +23,7 @@ class KnownLayerCosts {
   struct Known {
     LayerPlan layer;
     bool split;  // as in CostTermBuilder
+    int ranks;   // of the plan, which may share their memory
     LayerCost cost;
   };
   const Machine& machine_;

@@ -3,6 +3,7 @@
 #include "partita/base/grid.hpp"
 #include "partita/strategies/machine/machine.hpp"
 
+#include <algorithm>
 #include <compare>
 #include <vector>
 
@@ -14,11 +15,12 @@ struct Link {
   double sharing = 1;  ///< ranks of the unit that use its links at the same time
   /// The level's switches add what the ranks send (Level::reduction).
   bool adds = false;
+  int width = 1;  ///< links that a message uses at once, where ranks are connected by several (PairLinks)
   bool operator==(const Link&) const = default;
 };
 
 /// Returns the links of a level that `concurrent` ranks of a unit use at the same time; at most all ranks of the unit
-/// do. At the innermost level each rank is a unit of its own.
+/// do. At the innermost level each rank is a unit of its own; if its pairs differ, the narrowest counts.
 Link links_of_level(const Machine& machine, int level, double concurrent);
 
 /// Returns the links between two world ranks if every rank sends as far at the same time. Of a unit, as many ranks
@@ -32,8 +34,16 @@ struct Span {
   int inside = 1;     ///< ranks of the collective in one unit of the level below
   double groups = 1;  ///< collectives of the same kind that share a unit of the level below, and run at the same time
   int below = 0;      ///< units(), if they hold different numbers of ranks; 0 if all hold `inside`
+  int width = 1;      ///< Link::width between the ranks of the collective in the unit
+  int most = 0;       ///< the most of its ranks in a unit of the level below, if these hold different numbers of them
   /// Units of the level below that hold ranks of the collective.
   int units() const { return below > 0 ? below : (ranks + inside - 1) / inside; }
+  /// The share of the bytes that a rank sends to other units. Each unit has as many shares as the largest has ranks; a
+  /// rank of a smaller unit has several of them.
+  double share() const {
+    const int shares = std::max(most, inside);
+    return static_cast<double>((shares + inside - 1) / inside) / shares;
+  }
   auto operator<=>(const Span&) const = default;
 };
 

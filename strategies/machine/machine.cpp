@@ -4,6 +4,8 @@
 #include "strategies/declare/toml.hpp"
 #include "strategies/machine/units.hpp"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 
 namespace partita {
@@ -34,6 +36,11 @@ std::string lines(const Curve& curve, const Quantity& sizes, const Quantity& val
   return column(sizes, x) + column(values, y) + fmt::format("from = {}\n", quoted(curve.source));
 }
 
+/// pairs = { links = [[0, 4], [4, 0]], from = "a source" }
+std::string print_pairs(const PairLinks& pairs) {
+  return fmt::format("pairs = {{ links = {}, from = {} }}\n", pairs.links(), quoted(pairs.source()));
+}
+
 std::string print_level(const Level& level) {
   std::string text = fmt::format("\n[[level]]\nname = {}\n", quoted(level.name));
   if (level.ranks.value > 0) text += line(fields::ranks, level.ranks);
@@ -41,6 +48,7 @@ std::string print_level(const Level& level) {
           line(fields::links, level.links) + line(fields::fan_out, level.fan_out) +
           line(fields::overlap, level.overlap);
   if (level.reduction.value > 0) text += line(fields::reduction, level.reduction);
+  if (!level.pairs.empty()) text += print_pairs(level.pairs);
   for (const auto& [of, curve] : level.verbs) {
     text += fmt::format("\n[[level.verb]]\nverb = \"{}\"\nranks = {}\n", partita::name(of.verb), of.ranks);
     if (of.inside > 1) text += fmt::format("inside = {}\n", of.inside);
@@ -115,6 +123,13 @@ double Curve::seconds(double size) const {
   return size > points.back().first ? time * (size / points.back().first) : time;
 }
 
+Machine Machine::shared_by(int ranks) const {
+  Machine machine = *this;
+  machine.memory_bandwidth.value = bandwidth_of_each(ranks);
+  machine.socket = {};
+  return machine;
+}
+
 Machine Machine::load(const std::string& path) { return parse(read_file("machine", path), path); }
 
 std::string Machine::print() const {
@@ -124,6 +139,9 @@ std::string Machine::print() const {
   text += line(fields::kernel, kernel);
   if (!collectives.source.empty()) text += print_ways(collectives);
   if (!peaks.empty()) text += print_peaks(*this);
+  if (socket.ranks.value > 0)
+    text +=
+        "\n[socket]\n" + line(fields::ranks, socket.ranks) + line(fields::memory_bandwidth, socket.memory_bandwidth);
   for (const auto& [kind, share] : efficiency) text += print_efficiency(kind, share);
   for (const auto& level : levels) text += print_level(level);
   return text;

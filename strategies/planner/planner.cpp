@@ -74,7 +74,8 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
       fail("a limit of the planner's rounds, ranks per block or microbatches is {}; it must be 1 or more", each);
   if (options.least_stages < 1) fail("the minimum number of stages is {}; it must be 1 or more", options.least_stages);
   if (!(options.time_limit >= 0)) fail("the time limit is {} seconds; it must be 0 or more", options.time_limit);
-  SearchContext context{model, workload, machine, times};
+  const Machine here = machine.shared_by(options.ranks);
+  SearchContext context{model, workload, here, times};
   if (options.time_limit > 0) context.until = now() + options.time_limit;
   PlannerOptions searched = options;
   searched.best = std::max(options.best, least_searched);

@@ -29,7 +29,8 @@ PlacedStages place(const SearchContext& context, const Strategy& strategy, Index
 
 Strategy place_stages(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine,
                       const KernelTimes& times, Index limit) {
-  PlacedStages one = place({model, workload, machine, times}, strategy, limit);
+  const Machine here = machine.shared_by(strategy.ranks());
+  PlacedStages one = place({model, workload, here, times}, strategy, limit);
   if (limit > 0 && one.held > limit)
     fail(
         "no partition of the model '{}' into {} stages was found that fits {} per rank; use more stages or ranks, or "
@@ -40,7 +41,8 @@ Strategy place_stages(const Model& model, const Strategy& strategy, const Worklo
 
 Strategy place_stages_nearest(const Model& model, const Strategy& strategy, const Workload& workload,
                               const Machine& machine, const KernelTimes& times, Index limit) {
-  return place({model, workload, machine, times}, strategy, limit).strategy;
+  const Machine here = machine.shared_by(strategy.ranks());
+  return place({model, workload, here, times}, strategy, limit).strategy;
 }
 
 }  // namespace partita

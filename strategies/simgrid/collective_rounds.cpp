@@ -37,6 +37,12 @@ class Units {
     const auto begin = std::lower_bound(ranks_.begin(), ranks_.end(), first);
     return {begin, std::lower_bound(begin, ranks_.end(), first + unit)};
   }
+  /// Returns the fewest ranks of the collective in a unit below the outermost level that it crosses.
+  int fewest() const {
+    std::size_t fewest = ranks_.size();
+    for (const auto& unit : parts(levels_.back().level, ranks_)) fewest = std::min(fewest, unit.size());
+    return static_cast<int>(fewest);
+  }
   /// Returns the units of the level below into which a unit of a level divides.
   std::vector<std::span<const int>> parts(int level, std::span<const int> unit) const {
     std::vector<std::span<const int>> parts;
@@ -98,10 +104,11 @@ class LevelRounds {
     return std::move(rounds_);
   }
 
-  /// Rings that leave each unit by another of its ranks, with equal shares of the bytes.
+  /// Rings that leave each unit by another of its ranks, with equal shares of the bytes. There are as many as the
+  /// smallest unit has ranks: with more, one of them would carry two.
   std::vector<CollectiveRound> all_links() {
     CollectiveRound round;
-    const auto rings = units_.levels().back().inside, size = static_cast<int>(ranks_.size());
+    const int rings = units_.fewest(), size = static_cast<int>(ranks_.size());
     const double block = bytes_ / rings / size;
     for (int ring = 0; ring < rings; ++ring) {
       std::vector<int> order;

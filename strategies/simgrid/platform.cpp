@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 namespace partita {
 
@@ -51,6 +52,11 @@ Machine simgrid_machine(const Machine& machine, double overlap) {
     level.verbs.clear();
     level.reduction = {};
     level.overlap.value = overlap;
+    if (level.pairs.empty()) continue;
+    std::vector<int> unit(static_cast<std::size_t>(level.pairs.ranks()));
+    std::iota(unit.begin(), unit.end(), 0);
+    level.bandwidth.value *= level.pairs.width(unit);
+    level.pairs = {};
   }
   std::erase(plain.collectives.ways, LevelUse::in_network);
   return plain;

@@ -56,7 +56,7 @@ void scale_compute(MachineFiles& files, double factor) {
   if (factor == 1) return;
   Machine& machine = files.machine;
   const std::string note = fmt::format("; {} times as slow by --scale-compute", factor);
-  std::vector<Constant*> rates{&machine.arithmetic, &machine.memory_bandwidth};
+  std::vector<Constant*> rates{&machine.arithmetic, &machine.memory_bandwidth, &machine.socket.memory_bandwidth};
   for (auto& [type, peak] : machine.peaks) rates.push_back(&peak);
   for (Constant* rate : rates) {
     rate->value /= factor;

@@ -2,6 +2,7 @@
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/cost/explain_cost.hpp"
 #include "partita/strategies/cost/local_work.hpp"
+#include "partita/strategies/planner/stage_partition.hpp"
 
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/diffusion_rule.hpp"
@@ -330,6 +331,59 @@ TEST(CostModel, CollectivesShareTheLinksOfANode) {
   expect_seconds(estimate(all, clustered_machine(2, 1)).layers[a].grad_reduce,
                  2 * (1 * us + bytes / 2 * 1e-9) + 2 * (10 * us + bytes / 4 * 2e-8) + bytes * (0.5 + 0.25) * 3e-9,
                  "by levels");
+}
+
+// Convolution "a" of 8 samples takes as long as its bytes need, and these need as long as there are ranks.
+TEST(CostModel, RanksOfASocketShareItsMemory) {
+  Machine machine = round_machine();
+  machine.arithmetic.value = 1e15;
+  machine.socket = {{4, ""}, {2e9, ""}};
+  const auto forward = [&](int ranks) {
+    const Plan plan = bound(two_convolutions(), all_as(fmt::format("data={}", ranks), "N@data"), 8 * ranks);
+    return estimate(plan, machine).layers[a].forward.compute;
+  };
+  const double bytes = 8 * 64 * (2 + 4) * 4 + 304;
+  expect_seconds(forward(1), 1 * us + bytes / 1e9, "a rank alone");
+  expect_seconds(forward(2), 1 * us + bytes / 1e9, "2 GB/s for two");
+  expect_seconds(forward(3), 1 * us + bytes / (2e9 / 3));
+  expect_seconds(forward(4), 1 * us + bytes / 0.5e9);
+  expect_seconds(forward(12), 1 * us + bytes / 0.5e9, "three sockets");
+  const Plan plan = bound(two_convolutions(), all_as("data=4", "N@data"), 32);
+  EXPECT_NE(explain_cost(plan, machine, {}, a).find("4 ranks share 2 GB/s of a socket"), std::string::npos)
+      << explain_cost(plan, machine, {}, a);
+  // stages are priced for the planner as parts of the whole
+  Strategy stages("data=2");
+  stages.stages(2).schedule("gpipe", 2).layer("*", {.output = "N@data"});
+  const Workload workload{.batch = 32, .optimizer = {}};
+  const Machine four = machine.shared_by(4);
+  EXPECT_EQ(place_stages(two_convolutions(), stages, workload, machine).print(),
+            place_stages(two_convolutions(), stages, workload, four).print());
+  EXPECT_EQ(four.memory_bandwidth.value, 0.5e9);
+}
+
+// A node of four ranks in a chain of 4, 1 and 2 links of 1 GB/s.
+TEST(CostModel, PairsOfRanksHaveTheirOwnLinks) {
+  Machine machine = clustered_machine(4, 1);
+  machine.memory_bandwidth.value = 1e15;  // adding takes no time
+  machine.levels[0].pairs = {{{0, 4, 0, 0}, {4, 0, 1, 0}, {0, 1, 0, 2}, {0, 0, 2, 0}}, ""};
+  const Plan rows = bound(two_convolutions(), all_as("y=4", "H@y"), 1);
+  // ranks 1 and 2 send a row of 8 x 2 channels to both sides; the single link between them takes longest
+  expect_seconds(estimate(rows, machine).layers[a].forward.halo, (1 + 0.064) * us);
+  machine.levels[0].pairs = {{{0, 4, 0, 0}, {4, 0, 4, 0}, {0, 4, 0, 2}, {0, 0, 2, 0}}, ""};
+  expect_seconds(estimate(rows, machine).layers[a].forward.halo, (1 + 0.032) * us, "two links between 2 and 3");
+  // sums are those of a switch with as many links as the ranks can use, of the slowest ranks
+  const auto expect_links = [&](const char* grid, const char* output, int links) {
+    const Plan plan = bound(two_convolutions(), all_as(grid, output), 8);
+    Machine even = machine;
+    even.levels[0].pairs = {};
+    even.levels[0].bandwidth.value *= links;
+    expect_seconds(estimate(plan, machine).layers[a].grad_reduce, estimate(plan, even).layers[a].grad_reduce, grid);
+  };
+  expect_links("data=2", "N@data", 4);
+  expect_links("data=3", "N@data", 4);
+  expect_links("data=4", "N@data", 2);
+  expect_links("c=2 data=2", "N@data C@c", 2);  // the sums of ranks 2 and 3
+  expect_links("data=8", "N@data", 2);
 }
 
 TEST(CostModel, AMachineHoldsSoManyRanks) {

@@ -34,6 +34,11 @@ struct PlainLevel {
   double groups, alpha, beta, busy_links, overlap;
   /// Seconds of the switches to add a byte that a link brings, or a negative number if they cannot.
   double added = -1;
+  /// The most of its ranks in any unit of the level below: so many shares has a vector between units, and a rank of a
+  /// smaller unit has several of them.
+  int most = 1;
+
+  double share() const { return std::ceil(static_cast<double>(most) / inside) / most; }
 
   PlainTime time(double rounds, double bytes, double senders) const {
     const double seconds = rounds * alpha + bytes * beta * std::max(1., senders / busy_links);
@@ -42,6 +47,33 @@ struct PlainLevel {
   /// All ranks of a unit send, or one of each collective.
   PlainTime by_all(double rounds, double bytes) const { return time(rounds, bytes, groups * inside); }
   PlainTime by_one(double rounds, double bytes) const { return time(rounds, bytes, groups); }
+};
+
+/// The times of a way, of each level where one waits for the other, else of all together.
+struct PlainWay {
+  std::vector<PlainTime> stages;
+  bool waits = false;
+
+  PlainWay(PlainTime time) : stages{time} {}
+  explicit PlainWay(std::vector<PlainTime> levels) : stages(std::move(levels)), waits(true) {}
+  PlainTime total() const {
+    PlainTime sum;
+    for (const PlainTime& stage : stages) sum = sum + stage;
+    return sum;
+  }
+  /// Ranks that lie in another way take `other`. All wait for the slowest, at each level or once.
+  void wait_for(const PlainWay& other) {
+    if (!waits) {
+      stages[0] = std::max(stages[0], other.stages[0]);
+      return;
+    }
+    const double adds = std::max(total().adds, other.total().adds);
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      if (other.stages[i].messages > stages[i].messages) stages[i] = other.stages[i];
+      stages[i].adds = 0;
+    }
+    stages[0].adds = adds;
+  }
 };
 
 /// Seconds of a collective among p ranks on n bytes of the full vector, by the cheapest way: a message of b bytes takes
@@ -56,7 +88,7 @@ struct PlainCollective {
   bool innermost;                  ///< the last of them is the innermost of the machine
 
   /// The times of all ways, in the same order for all ranks.
-  std::vector<PlainTime> times(Verb verb) const {
+  std::vector<PlainWay> times(Verb verb) const {
     switch (verb) {
       case Verb::all_reduce: return all({all_reduce_flat(), {one_shot()}, all_reduce_by_levels(), {in_network()}});
       case Verb::all_gather: return all({all_gather_flat(), gather_by_levels()});
@@ -66,7 +98,7 @@ struct PlainCollective {
   }
 
  private:
-  using Times = std::vector<PlainTime>;
+  using Times = std::vector<PlainWay>;
   static constexpr PlainTime never{1e30, 1e30, 0};
 
   static Times all(std::initializer_list<Times> lists) {
@@ -156,7 +188,7 @@ struct PlainCollective {
   PlainCollective of_units(const PlainLevel& level) const {
     PlainLevel flat{level.units, 1,          level.units,      level.groups * level.inside,
                     level.alpha, level.beta, level.busy_links, level.overlap};
-    return {level.units, n / level.inside, gamma, {flat}, false};
+    return {level.units, n * level.share(), gamma, {flat}, false};
   }
   PlainTime ring_scatter() const { return top().by_all(p - 1, part(p)) + adding(part(p)); }
   PlainTime ring_gather() const { return top().by_all(p - 1, part(p)); }
@@ -170,53 +202,54 @@ struct PlainCollective {
 
   Times all_reduce_by_levels() const {
     if (levels.size() == 1) return {};
-    PlainTime rings, halves;
+    std::vector<PlainTime> rings, halves;
     for (const PlainLevel& level : levels) {
       const PlainCollective units = of_units(level);
       const double m = units.n, k = units.p;
       if (&level != &top()) {
-        rings = rings + units.ring_scatter() + units.ring_gather();
-        halves = halves + units.halving_scatter() + units.doubling_gather();
+        rings.push_back(units.ring_scatter() + units.ring_gather());
+        halves.push_back(units.halving_scatter() + units.doubling_gather());
       } else {
-        rings = rings + level.by_all(2 * (k - 1), 2 * units.part(units.p)) + adding(units.part(units.p));
-        halves = halves + units.doubling(units.core(), [&](int d) {
+        rings.push_back(level.by_all(2 * (k - 1), 2 * units.part(units.p)) + adding(units.part(units.p)));
+        halves.push_back(units.doubling(units.core(), [&](int d) {
           const double half = m * d / units.core();
           return level.by_all(1, half) * 2 + adding(half);
-        }) + units.fold_sum(m, m);
+        }) + units.fold_sum(m, m));
       }
     }
-    return {rings, halves, ring(2 * (p - 1), 2 * part(p), true) + adding(part(p))};
+    return {PlainWay(rings), PlainWay(halves), ring(2 * (p - 1), 2 * part(p), true) + adding(part(p))};
   }
 
   Times gather_by_levels() const {
     if (levels.size() == 1) return {};
-    PlainTime rings, doubles;
+    std::vector<PlainTime> rings, doubles;
     for (const PlainLevel& level : levels) {
-      rings = rings + of_units(level).ring_gather();
-      doubles = doubles + of_units(level).doubling_gather();
+      rings.push_back(of_units(level).ring_gather());
+      doubles.push_back(of_units(level).doubling_gather());
     }
-    return {rings, doubles, ring(p - 1, part(p), true)};
+    return {PlainWay(rings), PlainWay(doubles), ring(p - 1, part(p), true)};
   }
 
   Times scatter_by_levels() const {
     if (levels.size() == 1) return {};
-    PlainTime rings, halves;
+    std::vector<PlainTime> rings, halves;
     for (const PlainLevel& level : levels) {
-      rings = rings + of_units(level).ring_scatter();
-      halves = halves + of_units(level).halving_scatter();
+      rings.push_back(of_units(level).ring_scatter());
+      halves.push_back(of_units(level).halving_scatter());
     }
-    return {rings, halves, ring(p - 1, part(p), true) + adding(part(p))};
+    return {PlainWay(rings), PlainWay(halves), ring(p - 1, part(p), true) + adding(part(p))};
   }
 
   /// Rings inside units; the switches of the outermost level add.
-  PlainTime in_network() const {
+  PlainWay in_network() const {
     if (top().added < 0) return never;
-    PlainTime time;
+    std::vector<PlainTime> times;
     for (const PlainLevel& level : levels)
-      if (&level != &top()) time = time + of_units(level).ring_scatter() + of_units(level).ring_gather();
+      if (&level != &top()) times.push_back(of_units(level).ring_scatter() + of_units(level).ring_gather());
     PlainLevel switches = top();
     switches.beta = std::max(top().beta, top().added);
-    return time + switches.by_all(2, n / top().inside);
+    times.push_back(switches.by_all(2, n * top().share()));
+    return PlainWay(times);
   }
 };
 

@@ -249,7 +249,7 @@ class PlainPrice {
     Exchange collective(Verb verb, std::vector<int> members, double bytes) const {
       if (members.size() < 2 || bytes == 0) return {};
       std::sort(members.begin(), members.end());
-      std::vector<PlainTime> slowest;
+      std::vector<PlainWay> slowest;
       std::map<std::vector<std::array<double, 4>>, bool> seen;  // how other members lie
       for (const int member : members) {
         const auto levels = levels_of(members, member);
@@ -262,10 +262,11 @@ class PlainPrice {
         const auto times = PlainCollective{static_cast<int>(members.size()), bytes,
                                            3 / price.machine_.memory_bandwidth.value, levels, top == 0}
                                .times(verb);
-        slowest.resize(times.size());
-        for (std::size_t i = 0; i < times.size(); ++i) slowest[i] = std::max(slowest[i], times[i]);
+        if (slowest.empty()) slowest = times;
+        for (std::size_t i = 0; i < times.size(); ++i) slowest[i].wait_for(times[i]);
       }
-      const PlainTime best = *std::min_element(slowest.begin(), slowest.end());
+      PlainTime best = slowest.front().total();
+      for (const PlainWay& way : slowest) best = std::min(best, way.total());
       double seconds = best.total();
       const Level& level = price.level(price.machine_.level_of(members.front(), members.back()));
       int inside = 1;  // the most of them that share a unit
@@ -296,13 +297,18 @@ class PlainPrice {
           units.insert(below(number, each));
         }
         if (!crosses) continue;
+        int most = 1;
+        for (const int each : members)
+          most = std::max(most, static_cast<int>(std::count_if(members.begin(), members.end(), [&](int other) {
+                            return below(number, other) == below(number, each);
+                          })));
         for (int each = grid.first_rank(); each < grid.first_rank() + grid.size(); ++each)
           there += below(number, each) == below(number, member) ? 1 : 0;
         const Level& level = price.level(number);
         levels.push_back({here, inside, static_cast<int>(units.size()),
                           number == 0 ? 1 : std::max(1., static_cast<double>(there) / inside), level.latency.value,
                           1 / level.bandwidth.value, price.busy_links(number), level.overlap.value,
-                          level.reduction.value > 0 ? 1 / level.reduction.value : -1});
+                          level.reduction.value > 0 ? 1 / level.reduction.value : -1, most});
       }
       return levels;
     }

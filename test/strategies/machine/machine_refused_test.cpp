@@ -10,7 +10,7 @@ TEST(Machine, RefusesWhatIsNoMachine) {
                {"the machine file /no/such/machine.toml cannot be read: No such file or directory"});
   EXPECT_EQ(refusal_of("name = \"cluster\"", "nmae = \"x\""),
             "m.toml, line 1, column 1: a machine has no key 'nmae' (did you mean 'name'?); it has 'name', 'memory', "
-            "'memory-bandwidth', 'arithmetic', 'kernel', 'efficiency', 'collectives', 'level'");
+            "'memory-bandwidth', 'arithmetic', 'kernel', 'efficiency', 'collectives', 'socket', 'level'");
   EXPECT_EQ(refusal_of("name = \"cluster\"", ""), "m.toml, line 1, column 1: a machine needs name = \"...\"");
   EXPECT_EQ(refusal_of("name = \"cluster\"", "name = \"\""),
             "m.toml, line 1, column 8: a machine needs name = \"...\"");
@@ -19,28 +19,51 @@ TEST(Machine, RefusesWhatIsNoMachine) {
   EXPECT_NE(refusal_of("name = \"cluster\"", "name = ").find("m.toml, line 1, column "), std::string::npos);
 }
 
-TEST(Machine, RefusesConstantsWithoutUnitOrSource) {
+// Every missing constant is named at once, with what a machine needs.
+TEST(Machine, RefusesMissingConstants) {
+  const std::string machine =
+      "; a machine needs name, memory, memory-bandwidth, arithmetic, kernel, [efficiency.others], and a [[level]] for "
+      "each level of its network";
+  const std::string level = "; a level needs name, latency, bandwidth, overlap and, but for the last one, ranks";
   EXPECT_EQ(refusal("kernel", ""),
             "m.toml, line 1, column 1: the machine lacks kernel; add kernel = { us = 5, from = \"...\" } (in s, ms, us "
-            "or ns)");
+            "or ns)" +
+                machine);
   EXPECT_EQ(refusal("arithmetic", ""),
             "m.toml, line 1, column 1: the machine lacks arithmetic; add arithmetic = { \"Tflop/s\" = 19.5, from = "
-            "\"...\" } (in flop/s, Gflop/s or Tflop/s)");
+            "\"...\" } (in flop/s, Gflop/s or Tflop/s)" +
+                machine);
   EXPECT_EQ(refusal("memory", ""),
             "m.toml, line 1, column 1: the machine lacks memory; add memory = { GiB = 80, from = \"...\" } (in B, KB, "
-            "MB, GB, TB, KiB, MiB, GiB or TiB)");
+            "MB, GB, TB, KiB, MiB, GiB or TiB)" +
+                machine);
   EXPECT_EQ(refusal("memory-bandwidth", ""),
             "m.toml, line 1, column 1: the machine lacks memory-bandwidth; add memory-bandwidth = { \"GB/s\" = 2039, "
-            "from = \"...\" } (in B/s, MB/s, GB/s, TB/s, GiB/s or Gbit/s)");
+            "from = \"...\" } (in B/s, MB/s, GB/s, TB/s, GiB/s or Gbit/s)" +
+                machine);
   EXPECT_EQ(refusal("overlap", ""),
-            "m.toml, line 15, column 1: the level 'node' lacks overlap; add overlap = { share = 0.5, from = \"...\" }");
+            "m.toml, line 15, column 1: the level 'node' lacks overlap; add overlap = { share = 0.5, from = \"...\" }" +
+                level);
   EXPECT_EQ(
       refusal("latency", ""),
       "m.toml, line 15, column 1: the level 'node' lacks latency; add latency = { us = 2, from = \"...\" } (in s, "
-      "ms, us or ns)");
+      "ms, us or ns)" +
+          level);
   EXPECT_EQ(refusal("bandwidth", ""),
             "m.toml, line 15, column 1: the level 'node' lacks bandwidth; add bandwidth = { \"GB/s\" = 300, from = "
-            "\"...\" } (in B/s, MB/s, GB/s, TB/s, GiB/s or Gbit/s)");
+            "\"...\" } (in B/s, MB/s, GB/s, TB/s, GiB/s or Gbit/s)" +
+                level);
+  std::string less = machine_text;
+  for (const char* line : {"memory = { GB = 16, from = \"a\" }\n", "kernel = { us = 5, from = \"d\" }\n"})
+    less.erase(less.find(line), std::string(line).size());
+  EXPECT_EQ(
+      error_of([&] { Machine::parse(less, "m.toml"); }),
+      "m.toml, line 1, column 1: the machine lacks memory and kernel; add memory = { GiB = 80, from = \"...\" } (in "
+      "B, KB, MB, GB, TB, KiB, MiB, GiB or TiB) and kernel = { us = 5, from = \"...\" } (in s, ms, us or ns)" +
+          machine);
+}
+
+TEST(Machine, RefusesConstantsWithoutUnitOrSource) {
   EXPECT_EQ(
       refusal("kernel", "5e-6"),
       "m.toml, line 5, column 10: kernel needs its unit and its source; write kernel = { us = 5, from = \"...\" }");
@@ -190,8 +213,10 @@ TEST(Machine, RefusesVerbsThatAreNone) {
 }
 
 TEST(Machine, RefusesLevelsThatDoNotNest) {
-  EXPECT_EQ(refusal("ranks", ""),
-            "m.toml, line 15, column 1: the level 'node' lacks ranks; add ranks = { ranks = 8, from = \"...\" }");
+  EXPECT_EQ(
+      refusal("ranks", ""),
+      "m.toml, line 15, column 1: the level 'node' lacks ranks; add ranks = { ranks = 8, from = \"...\" }; a level "
+      "needs name, latency, bandwidth, overlap and, but for the last one, ranks");
   const auto network = [](const std::string& ranks) {
     return refusal_of("name = \"network\"", "name = \"network\"\n" + ranks);
   };
@@ -203,7 +228,7 @@ TEST(Machine, RefusesLevelsThatDoNotNest) {
   EXPECT_EQ(network("ranks = { ranks = 8, from = \"x\" }"), "");
   EXPECT_EQ(network("rnaks = { ranks = 8, from = \"x\" }"),
             "m.toml, line 31, column 1: [[level]] has no key 'rnaks' (did you mean 'ranks'?); it has 'name', 'ranks', "
-            "'latency', 'bandwidth', 'links', 'fan-out', 'overlap', 'reduction', 'verb'");
+            "'latency', 'bandwidth', 'links', 'fan-out', 'overlap', 'reduction', 'pairs', 'verb'");
   EXPECT_EQ(refusal_of("name = \"network\"", "name = \"node\""),
             "m.toml, line 30, column 8: there are two levels 'node'");
   const std::string whole = machine_text;
@@ -213,4 +238,44 @@ TEST(Machine, RefusesLevelsThatDoNotNest) {
             "inside out");
   EXPECT_EQ(error_of([&] { Machine::parse(none + "[level]\n", "m.toml"); }),
             "m.toml, line 15, column 1: 'level' must be written as [[level]]");
+}
+
+TEST(Machine, RefusesPairsThatCannotBe) {
+  const auto pairs = [](const std::string& value) {
+    return refusal_of("overlap = { share = 0.5, from = \"j\" }", "overlap = { share = 0.5, from = \"j\" }\n" + value);
+  };
+  const auto links = [&](const std::string& rows) { return pairs("pairs = { links = " + rows + ", from = \"x\" }"); };
+  EXPECT_EQ(links("[[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]"), "");
+  const std::string here = "m.toml, line 21, column ";
+  EXPECT_EQ(pairs("pairs = 3"), here +
+                                    "9: pairs of the level 'node' must be written as { links = [[0, 4, ...], ...], "
+                                    "from = \"...\" }, with a row of numbers of links for each rank");
+  EXPECT_EQ(links("[[0, 1], [1, 0]]"), here + "19: pairs of the level 'node' have 2 rows, but the level has 4 ranks");
+  EXPECT_EQ(links("[[0, 1, 1, 1], [1, 0, 1], [1, 1, 0, 1], [1, 1, 1, 0]]"),
+            here + "19: pairs of the level 'node': row 1 of the links has 3 numbers; each of the 4 rows needs 4");
+  EXPECT_EQ(links("[[0, 1, 1, 1], [2, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]"),
+            here + "19: pairs of the level 'node': there are 2 links from rank 1 to rank 0, but 1 back");
+  EXPECT_EQ(links("[[0, 1, 1, 1], [1, 5, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]"),
+            here + "19: pairs of the level 'node': rank 1 has 5 links to itself; that number must be 0");
+  EXPECT_EQ(links("[[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]]"),
+            here + "19: pairs of the level 'node': no links connect rank 0 and rank 2, over other ranks either");
+  EXPECT_NE(links("[[0, -1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]").find("a whole number, 0 to 1048576"),
+            std::string::npos);
+  EXPECT_NE(pairs("pairs = { links = [[0]] }").find("have 1 rows, but the level has 4 ranks"), std::string::npos);
+  EXPECT_NE(refusal_of("fan-out = { ratio = 2, from = \"n\" }", "pairs = { links = [[0]], from = \"x\" }")
+                .find("only the innermost level can have them"),
+            std::string::npos);
+}
+
+TEST(Machine, RefusesASocketThatLacksSomething) {
+  const auto socket = [](const std::string& value) {
+    return refusal_of("[efficiency.others]", "[socket]\n" + value + "\n[efficiency.others]");
+  };
+  EXPECT_EQ(socket("ranks = { ranks = 8, from = \"x\" }\nmemory-bandwidth = { \"GB/s\" = 90, from = \"x\" }"), "");
+  EXPECT_EQ(
+      socket("ranks = { ranks = 8, from = \"x\" }"),
+      "m.toml, line 6, column 1: [socket] lacks memory-bandwidth; add memory-bandwidth = { \"GB/s\" = 2039, from = "
+      "\"...\" } (in B/s, MB/s, GB/s, TB/s, GiB/s or Gbit/s); a socket needs both; without [socket], no ranks share "
+      "their memory");
+  EXPECT_NE(socket("rank = 8").find("[socket] has no key 'rank' (did you mean 'ranks'?)"), std::string::npos);
 }

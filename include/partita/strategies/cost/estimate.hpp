@@ -80,7 +80,8 @@ bool straddles(const Grid& grid, const Machine& machine);
 std::vector<int> representatives(const Grid& grid, AxisSet every = 0);
 /// As above, on a machine: the middle rank of an axis is one whose neighbor lies on another unit of the outermost level
 /// that the axis crosses, the nearest one to the middle. If axes do not fit into the units of a level, e.g. 4 ranks
-/// along an axis into nodes of 6, it returns all ranks along all axes, within the same bound.
+/// along an axis into nodes of 6, it returns all ranks along all axes, within the same bound. If pairs of ranks have
+/// different links (PairLinks), it adds all ranks of the first unit.
 std::vector<int> representatives(const Grid& grid, const Machine& machine, AxisSet every = 0);
 /// Returns the coordinate of that middle rank.
 /// @pre The axis has at least three coordinates.

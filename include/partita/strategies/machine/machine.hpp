@@ -4,6 +4,7 @@
 #include "partita/base/traffic.hpp"
 #include "partita/base/types.hpp"
 #include "partita/model/kernel_kind.hpp"
+#include "partita/strategies/machine/pair_links.hpp"
 
 #include <algorithm>
 #include <compare>
@@ -70,6 +71,14 @@ struct Level {
   Constant reduction{};
   /// Measured seconds of verbs, as a function of bytes (counted as in Traffic).
   std::map<MeasuredVerb, Curve> verbs{};
+  /// The links between each two ranks, of `bandwidth` each; only in the innermost level. Empty: each rank has `links`.
+  PairLinks pairs{};
+};
+
+/// Ranks that share the bandwidth of one memory, e.g. the cores of a socket. Consecutive ranks fill a socket first.
+struct Socket {
+  Constant ranks{};             ///< that a socket holds; 0: no ranks share their memory
+  Constant memory_bandwidth{};  ///< bytes per second of all its ranks together
 };
 
 /// The ways in which a machine's library runs collectives, besides LevelUse::flat, which every library has.
@@ -94,6 +103,17 @@ struct Machine {
   std::map<Precision, Constant> peaks{};  ///< maximum operations per second by type; empty if `arithmetic` is given
   Precision f32_uses = Precision::f32;    ///< the type in which convolutions and products of f32 compute: f32 or tf32
   CollectiveWays collectives{};
+  Socket socket{};
+
+  /// Returns the bytes per second that each of `ranks` ranks reads or writes: its own `memory_bandwidth`, or its part
+  /// of the fullest socket's.
+  double bandwidth_of_each(int ranks) const {
+    if (socket.ranks.value == 0) return memory_bandwidth.value;
+    return std::min(memory_bandwidth.value,
+                    socket.memory_bandwidth.value / std::min<double>(ranks, socket.ranks.value));
+  }
+  /// Returns the machine as each of `ranks` ranks sees it: with this bandwidth, and without sockets.
+  Machine shared_by(int ranks) const;
 
   /// Reads a machine file. Throws Error with file, line and column if it cannot be read, or has unknown keys, missing
   /// constants (the message names the units) or absurd values.

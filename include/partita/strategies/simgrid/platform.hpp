@@ -11,8 +11,9 @@ namespace partita {
 // opinion on the prices of a plan. It knows nothing of the cost model.
 
 /// Returns the machine as SimGrid can simulate it: levels keep their latency, bandwidth, links and fan-out, but have no
-/// measured curves and no switches that add. All levels get the same `overlap` (0 to 1). Compare a simulation with the
-/// price on this machine.
+/// measured curves and no switches that add. A unit whose pairs of ranks have different links becomes a switch with as
+/// many links as a collective of all its ranks can use. All levels get the same `overlap` (0 to 1). Compare a
+/// simulation with the price on this machine.
 Machine simgrid_machine(const Machine& machine, double overlap);
 
 /// Returns a platform file with the hosts "r0" to "r<ranks - 1>". A message passes, in full duplex, one link of each of
