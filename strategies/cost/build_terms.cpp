@@ -186,7 +186,7 @@ Movement CostTermBuilder::collective(const PlannedTraffic& item, std::span<const
     first = static_cast<int>(terms_.options.size());
     const std::size_t levels = spans.size() / static_cast<std::size_t>(kinds);
     for (std::size_t at = 0; at < spans.size(); at += levels)
-      add_options(item.verb, spans.subspan(at, levels), bytes / messages, terms_);
+      add_options(item.verb, spans.subspan(at, levels), bytes / messages, terms_, kinds > 1);
     end = static_cast<int>(terms_.options.size());
   }
   const Span& top = spans.back();

@@ -15,8 +15,8 @@ constexpr int most_ranks_of_one_shot = 8;
 /// Adds the options of one collective.
 class OptionList {
  public:
-  OptionList(Verb verb, std::span<const Span> spans, double bytes, LinkTables& tables)
-      : verb_(verb), spans_(spans), top_(spans.back()), bytes_(bytes), tables_(tables) {}
+  OptionList(Verb verb, std::span<const Span> spans, double bytes, bool waits, LinkTables& tables)
+      : verb_(verb), spans_(spans), top_(spans.back()), bytes_(bytes), waits_(waits), tables_(tables) {}
 
   void add_flat(CollectiveAlgorithm algorithm) {
     thread_local std::vector<Hop> hops;  // kept, since many collectives are priced
@@ -78,7 +78,7 @@ class OptionList {
     const auto begin = tables_.uses.begin() + option.first;
     const auto found =
         std::find_if(begin, tables_.uses.end(), [&](const LinkUse& each) { return each.link == number; });
-    if (found == tables_.uses.end()) return tables_.uses.push_back({number, cost.rounds, cost.bytes});
+    if (waits_ || found == tables_.uses.end()) return tables_.uses.push_back({number, cost.rounds, cost.bytes});
     found->rounds += cost.rounds;
     found->bytes += cost.bytes;
   }
@@ -86,6 +86,10 @@ class OptionList {
   void add_hop(const Hop& hop) {
     using enum Hop::Kind;
     switch (hop.kind) {
+      case folded:
+        // the rank that is alone in its unit is the last one
+        if (waits_ && spans_.front().ranks == 1) return use(all_ranks(spans_.front()), {});
+        [[fallthrough]];
       case pair: {
         const Span& span = reached(hop.distance);
         return use(all_ranks(span), hop.cost);
@@ -146,6 +150,7 @@ class OptionList {
   std::span<const Span> spans_;
   const Span& top_;
   double bytes_;
+  bool waits_;
   LinkTables& tables_;
 };
 
@@ -192,8 +197,8 @@ std::string name(const CollectiveOption& option) {
   return algorithm;
 }
 
-void add_options(Verb verb, std::span<const Span> spans, double bytes, LinkTables& tables) {
-  OptionList list(verb, spans, bytes, tables);
+void add_options(Verb verb, std::span<const Span> spans, double bytes, LinkTables& tables, bool waits) {
+  OptionList list(verb, spans, bytes, waits, tables);
   for (const CollectiveAlgorithm algorithm : algorithms(verb)) list.add_flat(algorithm);
   list.add_one_shot();
   if (spans.size() > 1) {

@@ -45,6 +45,9 @@ std::string name(const CollectiveOption& option);
 /// CollectiveAlgorithm; all_links and by_levels: NCCL's rings, and Thakur, Rabenseifner, Gropp 2005, inside and between
 /// nodes (Jia et al., Highly Scalable Deep Learning Training System, 2018); one_shot: the small sums of TensorRT-LLM,
 /// which it uses for up to 8 GPUs; in_network: Graham et al., Scalable Hierarchical Aggregation Protocol, 2016.
-void add_options(Verb verb, std::span<const Span> spans, double bytes, LinkTables& tables);
+///
+/// `waits`: other ranks of the collective lie in other ways, and each round waits for the slowest of all. Then each
+/// round is a use of links of its own, in the same order for all ways to lie.
+void add_options(Verb verb, std::span<const Span> spans, double bytes, LinkTables& tables, bool waits = false);
 
 }  // namespace partita

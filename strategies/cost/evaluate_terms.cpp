@@ -78,51 +78,44 @@ const CollectiveOption& MachineRates::option(const Movement& movement, int numbe
   return of_kind(movement, slowest, number);
 }
 
-bool MachineRates::waits(const Movement& movement, const CollectiveOption& option) {
-  return movement.kinds > 1 && (option.levels == LevelUse::by_levels || option.levels == LevelUse::in_network);
-}
-
 std::vector<LinkUse> MachineRates::waited_for(const Movement& movement, int number) const {
-  const auto own = uses(option(movement, number));
-  if (!waits(movement, of_kind(movement, 0, number))) return {own.begin(), own.end()};
-  std::vector<LinkUse> slowest;  // one for each level
-  const auto level = [&](const LinkUse& use) { return terms_.links[static_cast<std::size_t>(use.link)].level; };
-  for (int kind = 0; kind < movement.kinds; ++kind)
-    for (const LinkUse& use : uses(of_kind(movement, kind, number))) {
-      const auto found = std::find_if(slowest.begin(), slowest.end(),
-                                      [&](const LinkUse& other) { return level(other) == level(use); });
-      if (found == slowest.end())
-        slowest.push_back(use);
-      else if (seconds(use) > seconds(*found))
-        *found = use;
-    }
+  const auto first = uses(of_kind(movement, 0, number));
+  std::vector<LinkUse> slowest(first.begin(), first.end());
+  for (int kind = 1; kind < movement.kinds; ++kind) {
+    const auto other = uses(of_kind(movement, kind, number));
+    for (std::size_t round = 0; round < slowest.size(); ++round)
+      if (seconds(other[round]) > seconds(slowest[round])) slowest[round] = other[round];
+  }
   return slowest;
 }
 
 double MachineRates::seconds(const Movement& movement, int number) const {
-  if (!waits(movement, of_kind(movement, 0, number))) return seconds(option(movement, number));
-  double sum = 0, combined = 0;
-  for (const LinkUse& use : waited_for(movement, number)) sum += seconds(use);
+  const CollectiveOption& first = of_kind(movement, 0, number);
+  if (movement.kinds == 1) return seconds(first);
+  double sum = 0, slowest = 0, combined = 0;
+  for (const LinkUse& use : waited_for(movement, number)) {
+    sum += seconds(use);
+    slowest = std::max(slowest, seconds(use));
+  }
   for (int kind = 0; kind < movement.kinds; ++kind)
     combined = std::max(combined, of_kind(movement, kind, number).combined);
-  return sum + combining_seconds(combined);
+  return (first.together ? slowest : sum) + combining_seconds(combined);
 }
 
 /// Levels that are busy at the same time keep the rank from computing as long as the one that does so longest.
 double MachineRates::overlap(const Movement& movement, int number) const {
-  const auto of = [&](std::span<const LinkUse> all, bool together) {
-    Seconds sum, slowest;
+  const CollectiveOption& first = of_kind(movement, 0, number);
+  Seconds sum, slowest;
+  const auto add = [&](std::span<const LinkUse> all) {
     for (const LinkUse& use : all) {
       sum += split(seconds(use), rate(use).overlap);
       slowest.exposed = std::max(slowest.exposed, seconds(use) * (1 - rate(use).overlap));
       slowest.hidden = std::max(slowest.hidden, seconds(use));
     }
-    if (!together) return sum.overlap();
-    return slowest.hidden > 0 ? 1 - slowest.exposed / slowest.hidden : 0;
   };
-  if (waits(movement, of_kind(movement, 0, number))) return of(waited_for(movement, number), false);
-  const CollectiveOption& slowest = option(movement, number);
-  return of(uses(slowest), slowest.together);
+  movement.kinds == 1 ? add(uses(first)) : add(waited_for(movement, number));
+  if (!first.together) return sum.overlap();
+  return slowest.hidden > 0 ? 1 - slowest.exposed / slowest.hidden : 0;
 }
 
 int MachineRates::cheapest(const Movement& movement) const {

@@ -52,8 +52,8 @@ class MachineRates {
   const CollectiveOption& option(const Movement& movement, int number) const;
   /// Returns the seconds of one call by one of them.
   double seconds(const Movement& movement, int number) const;
-  /// Returns what the ranks send over each kind of links, as far as one waits for the other: where ranks lie in
-  /// different ways and a collective runs by levels, all wait at each level for those that take longest there.
+  /// Returns what the ranks send over each kind of links. If they lie in different ways, all wait in each round for
+  /// those that take longest.
   std::vector<LinkUse> waited_for(const Movement& movement, int number) const;
   /// Returns the share of the machine's peak that a kernel reaches.
   double share(const KernelTerm& kernel) const;
@@ -76,7 +76,6 @@ class MachineRates {
   double seconds(const LinkUse& use) const { return use.rounds * rate(use).latency + use.bytes * rate(use).per_byte; }
   /// As one of the kinds of ranks runs it.
   const CollectiveOption& of_kind(const Movement& movement, int kind, int number) const;
-  static bool waits(const Movement& movement, const CollectiveOption& option);
 
   const CostTerms& terms_;
   const Machine& machine_;

@@ -134,16 +134,25 @@ class LevelRounds {
   }
 
   /// Adds a collective among the ranks at equal places in the units of a level. A rank of a smaller unit has several
-  /// places.
+  /// places, whose rounds run at the same time.
   void add(const Units::At& at, Verb verb, CollectiveAlgorithm algorithm) {
     const auto own = units_.of(at.level - 1, me_);
     const auto first = static_cast<std::size_t>(std::find(own.begin(), own.end(), me_) - own.begin());
+    const std::size_t before = rounds_.size();
     for (std::size_t place = first; place < static_cast<std::size_t>(at.inside); place += own.size()) {
       std::vector<int> peers;
       for (const auto& unit : units_.parts(at.level, units_.of(at.level, me_)))
         peers.push_back(unit[place % unit.size()]);
       const auto index = static_cast<int>(std::find(peers.begin(), peers.end(), me_) - peers.begin());
-      add_flat_rounds(verb, algorithm, peers, index, verb == Verb::all_to_all ? bytes_ : bytes_ / at.inside, rounds_);
+      std::vector<CollectiveRound> rounds;
+      add_flat_rounds(verb, algorithm, peers, index, verb == Verb::all_to_all ? bytes_ : bytes_ / at.inside, rounds);
+      rounds_.resize(std::max(rounds_.size(), before + rounds.size()));
+      for (std::size_t i = 0; i < rounds.size(); ++i) {
+        CollectiveRound& all = rounds_[before + i];
+        for (const auto& each : rounds[i].sent) add(all.sent, each.peer, each.bytes);
+        for (const auto& each : rounds[i].received) add(all.received, each.peer, each.bytes);
+        all.combined += rounds[i].combined;
+      }
     }
   }
 

@@ -49,24 +49,24 @@ struct PlainLevel {
   PlainTime by_one(double rounds, double bytes) const { return time(rounds, bytes, groups); }
 };
 
-/// The times of a way, of each level where one waits for the other, else of all together.
+/// The times of the rounds of a way, one after the other.
 struct PlainWay {
   std::vector<PlainTime> stages;
-  bool waits = false;
 
+  PlainWay() = default;
   PlainWay(PlainTime time) : stages{time} {}
-  explicit PlainWay(std::vector<PlainTime> levels) : stages(std::move(levels)), waits(true) {}
+  PlainWay operator+(const PlainWay& other) const {
+    PlainWay both = *this;
+    both.stages.insert(both.stages.end(), other.stages.begin(), other.stages.end());
+    return both;
+  }
   PlainTime total() const {
     PlainTime sum;
     for (const PlainTime& stage : stages) sum = sum + stage;
     return sum;
   }
-  /// Ranks that lie in another way take `other`. All wait for the slowest, at each level or once.
+  /// Ranks that lie in another way take `other`. In each round all wait for the slowest.
   void wait_for(const PlainWay& other) {
-    if (!waits) {
-      stages[0] = std::max(stages[0], other.stages[0]);
-      return;
-    }
     const double adds = std::max(total().adds, other.total().adds);
     for (std::size_t i = 0; i < stages.size(); ++i) {
       if (other.stages[i].messages > stages[i].messages) stages[i] = other.stages[i];
@@ -134,45 +134,51 @@ struct PlainCollective {
   int first_rank(int place) const { return place + std::min(place, rest()); }
   /// All of n but one of `blocks` equal blocks.
   double part(int blocks) const { return n * (blocks - 1) / blocks; }
-  /// Folding a sum: a vector there, which is added, and the result back.
-  PlainTime fold(double there, double back) const { return rest() > 0 ? pair(1, there) + pair(1, back) : PlainTime(); }
-  PlainTime fold_sum(double there, double back) const {
-    return fold(there, back) + (rest() > 0 ? adding(there) : PlainTime());
+  /// Folding a sum: a vector there, which is added, and the result back. A rank that is alone in its unit comes last,
+  /// and has nobody to fold with.
+  PlainWay fold(double there, double back) const {
+    if (rest() == 0) return {};
+    return levels.front().ranks == 1 ? PlainTime() : pair(1, there) + pair(1, back);
+  }
+  PlainWay fold_sum(double there, double back) const {
+    PlainWay way = fold(there, back);
+    if (rest() > 0) way.stages[0].adds = there * gamma;
+    return way;
   }
   /// Blocks of the places 0 to d-1.
   double blocks(int d) const { return first_rank(d); }
 
   template <class Of>
-  PlainTime doubling(int end, Of&& of) const {
-    PlainTime sum;
-    for (int d = 1; d < end; d *= 2) sum = sum + of(d);
-    return sum;
+  PlainWay doubling(int end, Of&& of) const {
+    PlainWay all;
+    for (int d = 1; d < end; d *= 2) all = all + of(d);
+    return all;
   }
 
   Times all_reduce_flat() const {
-    const PlainTime recursive =
-        doubling(core(), [&](int d) { return pair(first_rank(d), n) + adding(n); }) + fold_sum(n, n);
-    const PlainTime rabenseifner = doubling(core(),
-                                            [&](int d) {
-                                              const double half = n * d / core();
-                                              return pair(first_rank(d), half) * 2 + adding(half);
-                                            }) +
-                                   fold_sum(n, n);
-    const PlainTime tree = doubling(p, [&](int d) { return at(d).by_one(1, n) * 2 + adding(n); });
+    const PlainWay recursive =
+        fold_sum(n, n) + doubling(core(), [&](int d) { return pair(first_rank(d), n) + adding(n); });
+    const PlainWay rabenseifner = doubling(core(),
+                                           [&](int d) {
+                                             const double half = n * d / core();
+                                             return pair(first_rank(d), half) * 2 + adding(half);
+                                           }) +
+                                  fold_sum(n, n);
+    const PlainWay tree = doubling(p, [&](int d) { return at(d).by_one(1, n) * 2 + adding(n); });
     return {recursive, rabenseifner, tree, ring(2 * (p - 1), 2 * part(p)) + adding(part(p))};
   }
 
   Times all_gather_flat() const {
-    const PlainTime recursive = doubling(core(), [&](int d) { return pair(first_rank(d), blocks(d) * n / p); });
-    const PlainTime bruck = doubling(
+    const PlainWay recursive = doubling(core(), [&](int d) { return pair(first_rank(d), blocks(d) * n / p); });
+    const PlainWay bruck = doubling(
         p, [&](int d) { return top().time(1, std::min(d, p - d) * n / p, top().groups * std::min(d, top().inside)); });
     return {recursive + fold(n / p, n), bruck, ring(p - 1, part(p))};
   }
 
   Times reduce_scatter_flat() const {
-    const PlainTime recursive =
+    const PlainWay recursive =
         doubling(core(), [&](int d) { return pair(first_rank(d), blocks(d) * n / p) + adding(blocks(d) * n / p); });
-    PlainTime pairwise = adding(part(p));  // the peers of each level one after the other
+    PlainWay pairwise = adding(part(p));  // the peers of each level one after the other
     for (const PlainLevel& level : levels) {
       const int peers = level.ranks - level.inside;
       pairwise = pairwise + level.by_all(peers, peers * n / p);
@@ -192,64 +198,67 @@ struct PlainCollective {
   }
   PlainTime ring_scatter() const { return top().by_all(p - 1, part(p)) + adding(part(p)); }
   PlainTime ring_gather() const { return top().by_all(p - 1, part(p)); }
-  PlainTime halving_scatter() const {
+  PlainWay halving_scatter() const {
     return doubling(core(), [&](int d) { return top().by_all(1, blocks(d) * n / p) + adding(blocks(d) * n / p); }) +
            fold_sum(n, n / p);
   }
-  PlainTime doubling_gather() const {
+  PlainWay doubling_gather() const {
     return doubling(core(), [&](int d) { return top().by_all(1, blocks(d) * n / p); }) + fold(n / p, n);
   }
 
   Times all_reduce_by_levels() const {
     if (levels.size() == 1) return {};
-    std::vector<PlainTime> rings, halves;
+    PlainWay rings, halves;
     for (const PlainLevel& level : levels) {
       const PlainCollective units = of_units(level);
       const double m = units.n, k = units.p;
       if (&level != &top()) {
-        rings.push_back(units.ring_scatter() + units.ring_gather());
-        halves.push_back(units.halving_scatter() + units.doubling_gather());
+        rings.stages.push_back(units.ring_scatter() + units.ring_gather());
+        halves.stages.push_back((units.halving_scatter() + units.doubling_gather()).total());
       } else {
-        rings.push_back(level.by_all(2 * (k - 1), 2 * units.part(units.p)) + adding(units.part(units.p)));
-        halves.push_back(units.doubling(units.core(), [&](int d) {
-          const double half = m * d / units.core();
-          return level.by_all(1, half) * 2 + adding(half);
-        }) + units.fold_sum(m, m));
+        rings.stages.push_back(level.by_all(2 * (k - 1), 2 * units.part(units.p)) + adding(units.part(units.p)));
+        halves.stages.push_back((units.doubling(units.core(),
+                                                [&](int d) {
+                                                  const double half = m * d / units.core();
+                                                  return level.by_all(1, half) * 2 + adding(half);
+                                                }) +
+                                 units.fold_sum(m, m))
+                                    .total());
       }
     }
-    return {PlainWay(rings), PlainWay(halves), ring(2 * (p - 1), 2 * part(p), true) + adding(part(p))};
+    return {rings, halves, ring(2 * (p - 1), 2 * part(p), true) + adding(part(p))};
   }
 
   Times gather_by_levels() const {
     if (levels.size() == 1) return {};
-    std::vector<PlainTime> rings, doubles;
+    PlainWay rings, doubles;
     for (const PlainLevel& level : levels) {
-      rings.push_back(of_units(level).ring_gather());
-      doubles.push_back(of_units(level).doubling_gather());
+      rings.stages.push_back(of_units(level).ring_gather());
+      doubles.stages.push_back(of_units(level).doubling_gather().total());
     }
-    return {PlainWay(rings), PlainWay(doubles), ring(p - 1, part(p), true)};
+    return {rings, doubles, ring(p - 1, part(p), true)};
   }
 
   Times scatter_by_levels() const {
     if (levels.size() == 1) return {};
-    std::vector<PlainTime> rings, halves;
+    PlainWay rings, halves;
     for (const PlainLevel& level : levels) {
-      rings.push_back(of_units(level).ring_scatter());
-      halves.push_back(of_units(level).halving_scatter());
+      rings.stages.push_back(of_units(level).ring_scatter());
+      halves.stages.push_back(of_units(level).halving_scatter().total());
     }
-    return {PlainWay(rings), PlainWay(halves), ring(p - 1, part(p), true) + adding(part(p))};
+    return {rings, halves, ring(p - 1, part(p), true) + adding(part(p))};
   }
 
   /// Rings inside units; the switches of the outermost level add.
   PlainWay in_network() const {
     if (top().added < 0) return never;
-    std::vector<PlainTime> times;
+    PlainWay times;
     for (const PlainLevel& level : levels)
-      if (&level != &top()) times.push_back(of_units(level).ring_scatter() + of_units(level).ring_gather());
+      if (&level != &top()) times.stages.push_back(of_units(level).ring_scatter() + of_units(level).ring_gather());
     PlainLevel switches = top();
     switches.beta = std::max(top().beta, top().added);
-    times.push_back(switches.by_all(2, n * top().share()));
-    return PlainWay(times);
+    times.stages.push_back(switches.by_all(2, n * top().share()));
+    return times;
   }
 };
 
