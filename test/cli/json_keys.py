@@ -73,6 +73,11 @@ def documents(folder):
     written["compare"] = [read("compare.json"), read("measured.json"), read("chosen.json")]
     run(0, "simulate", "--batch", "8", "--grid", "data=2", "--out", folder / "replay", "--json", folder / "simulate.json")
     written["simulate"] = [read("simulate.json")]
+    run(0, "explain", "--batch", "8", "--strategy", STRATEGIES / "fashion-cnn-hybrid.toml", "--json", folder / "explain.json")
+    run(0, "explain", "--batch", "8", "--grid", "c=2", "--rule", "*: C@c", "--rule", "relu*: C@c", "--machine", MACHINES / "dgx-a100.toml", "--json",
+        folder / "channels.json")
+    run(0, "explain", "--batch", "8", "--evaluation", "--json", folder / "evaluated.json")
+    written["explain"] = [read("explain.json"), read("channels.json"), read("evaluated.json")]
     run(0, "compare", "--ranks", "1", "2", "3", "--grid", "data={} y=2", "--rule", "*: N@data H@y", "--json", folder / "curves.json")
     written["curves"] = [read("curves.json")]
     written["schedule"] = [json.loads(run(0, "schedule", "--kind", "chimera", "--json", "/dev/stdout"))]

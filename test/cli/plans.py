@@ -1,6 +1,7 @@
 """Tests `plan` as a user runs it: what it prints is what it writes, curves over numbers of ranks, limits and notes.
 Argument: build/partita."""
 
+import json
 import os
 import pathlib
 import re
@@ -22,6 +23,10 @@ def run(verb, *arguments, status=0):
     result = subprocess.run([PROGRAM, verb, *arguments], capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == status, f"{verb} {arguments}: status {result.returncode}\n{result.stdout}{result.stderr}"
     return result.stdout + result.stderr
+
+
+def read(path):
+    return pathlib.Path(path).read_text(encoding="utf-8")
 
 
 def compared(model, path):
@@ -94,8 +99,39 @@ def limits():
     check("statistics that strategies always change", "--keep-batch-norm: layer 'bn_conv1' computes its statistics over a part" in text, text)
 
 
+def causes():
+    """Single causes cost what the parts of their layers add up to."""
+    def of(*words, grid="data=64", rule="*: N@data", batch="512"):
+        case = [*words, "--batch", batch, *H100, "--grid", grid, "--rule", rule]
+        text = run("compare", *case, "--json", "c.json")
+        run("explain", *case, "--json", "e.json")
+        row, layers = json.loads(read("c.json"))["strategies"][0], json.loads(read("e.json"))["layers"]
+        for cause in row.get("causes", []):
+            check(f"{cause['what']} is printed", f"{cause['what']} {1e3 * cause['seconds']:.3f} ms" in text, text)
+        return {each["what"]: each["seconds"] for each in row.get("causes", [])}, row, layers
+
+    def near(found, expected):
+        return found is not None and abs(found - expected) < 1e-9 * expected
+
+    for how, name in (("synchronized", "synchronized batch normalization of 53 layers"),
+                      ("local", "running statistics of batch normalization of 53 layers")):
+        found, row, layers = of("--model", "resnet50", "--batch-norm", how)
+        sums = sum(each["cost"]["communication"] for each in layers if each["kind"] == "batch_norm")
+        check(f"{name} cost what they communicate", near(found.get(name), sums) and sums > 0.05 * row["seconds"], found)
+        check("the gradients are those of the table", any(what.startswith("sums of gradients (") and near(seconds, row["parts"]["gradients"])
+                                                         for what, seconds in found.items()), found)
+    found, row, layers = of("--model", "vgg16", grid="y=8", rule="*: H@y", batch="8")
+    first = layers[1]["cost"]["communication"]
+    check("the halo of one layer", near(found.get(f"halos of {layers[1]['name']}"), first) or first < 0.05 * row["seconds"], (found, first))
+    found, row, _ = of("--model", "vgg16", grid="data=32", batch="24")
+    check("ranks without samples", near(found.get("8 of 32 ranks without samples"), row["seconds"] / 4), found)
+    found, *_ = of("--model", "lenet5", grid="data=1", batch="64")
+    check("one rank has no causes", not found, found)
+
+
 with tempfile.TemporaryDirectory() as scratch:
     os.chdir(scratch)
     one(scratch)
     curve(scratch)
     limits()
+    causes()

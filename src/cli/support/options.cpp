@@ -185,6 +185,7 @@ po::options_description explain_options(Options& o) {
   add("rank", number(&o.rank)->default_value(0)->value_name("R"),
       "print the messages, bytes and memory of this rank, and with --why its price instead of the slowest rank's");
   add("evaluation", po::bool_switch(&o.evaluation), "explain an evaluation instead of a training step");
+  add("json", po::value(&o.json)->value_name("FILE"), "write what is explained of all layers to FILE as JSON");
   add("picture", po::bool_switch(&o.picture), "draw how the ranks divide the output of each layer");
   add("svg", po::value(&o.svg)->value_name("FILE"),
       "draw the schedule as SVG in unit times: 1 each for forward, the backward of inputs and that of weights");

@@ -82,19 +82,35 @@ void add_local_statistics(const Plan& plan, std::vector<std::string>& notes) {
 
 }  // namespace
 
-std::string idle_ranks_note(const Plan& plan) {
-  Index parts = 0, samples = 0, idle = 0, ranks = 0;  // of the layer whose samples are cut into the fewest parts
+namespace {
+
+/// The layer whose samples are cut into the fewest parts, if each layer has more parts than samples.
+struct Idle {
+  Index parts = 0, samples = 0, idle = 0, ranks = 0;
+};
+
+Idle find_idle(const Plan& plan) {
+  Idle least;
   for (const auto& layer : plan.layers) {
     const Layout& y = layer->y;
     if (!y.shape().has('N')) continue;
     const Index cut = y.grid().group_size(y.sharding('N')), extent = y.shape()['N'];
-    if (cut <= extent) return "";
-    if (parts != 0 && cut >= parts) continue;
-    parts = cut;
-    samples = extent;
-    ranks = y.grid().size();
-    idle = ranks / cut * (cut - extent);
+    if (cut <= extent) return {};
+    if (least.parts != 0 && cut >= least.parts) continue;
+    least = {cut, extent, y.grid().size() / cut * (cut - extent), y.grid().size()};
   }
+  return least;
+}
+
+}  // namespace
+
+std::pair<Index, Index> idle_ranks(const Plan& plan) {
+  const Idle found = find_idle(plan);
+  return {found.idle, found.ranks};
+}
+
+std::string idle_ranks_note(const Plan& plan) {
+  const auto [parts, samples, idle, ranks] = find_idle(plan);
   if (idle == 0) return "";
   return fmt::format(
       "{} of {} have no samples and do nothing, because {}{} cannot be divided into {} parts; use fewer ranks for the "

@@ -3,6 +3,7 @@
 #include "partita/strategies/plan/plan.hpp"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace partita::cli {
@@ -12,6 +13,8 @@ namespace partita::cli {
 /// batch normalization over a part of the samples.
 std::vector<std::string> plan_notes(const Plan& plan);
 
+/// Returns how many ranks have no samples, and of how many: in the layer whose samples are cut into the fewest parts.
+std::pair<Index, Index> idle_ranks(const Plan& plan);
 /// Returns the note that ranks are idle because there are fewer samples than parts; "" if no rank is.
 std::string idle_ranks_note(const Plan& plan);
 

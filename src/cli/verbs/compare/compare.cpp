@@ -4,6 +4,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
+#include "src/cli/support/causes.hpp"
 #include "src/cli/support/compared.hpp"
 #include "src/cli/support/plan_notes.hpp"
 #include "src/cli/support/settled.hpp"
@@ -222,6 +223,8 @@ void print_table(const std::vector<Compared>& all, const MachineFiles& files) {
   for (const auto& one : all) {
     if (one.plan.grids.size() > 1) print_groups(one);
     for (const auto& note : plan_notes(one.plan)) fmt::print("note     {}: {}\n", one.name, note);
+    if (const auto text = print(large_causes(one.plan, one.cost), one.cost.seconds); !text.empty())
+      fmt::print("causes   {}: {}\n", one.name, text);
     if (!one.chosen.empty()) fmt::print("chosen   {}: {}\n", one.name, one.chosen);
   }
 }

@@ -3,6 +3,8 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
+#include "src/cli/support/causes.hpp"
+#include "src/cli/support/layer_json.hpp"
 #include "src/cli/verbs/compare/verdict.hpp"
 
 #include <algorithm>
@@ -21,20 +23,12 @@ Json layers_of(const Compared& one) {
     const int rank = one.plan.grids[static_cast<std::size_t>(stage)].first_rank();
     Traffic traffic;
     for (const auto& item : layer_traffic(one.plan, static_cast<int>(i), rank)) traffic += item.traffic;
-    layers.push_back({{"name", layer.name},
-                      {"kind", layer.op->kind()},
-                      {"stage", stage},
-                      {"forward", cost.forward.total()},
-                      {"backward_data", cost.backward_data.total()},
-                      {"backward_filter", cost.backward_filter.total()},
-                      {"compute", cost.forward.compute + cost.backward_data.compute + cost.backward_filter.compute},
-                      {"communication", cost.forward.communication() + cost.backward_data.communication() +
-                                            cost.backward_filter.communication()},
-                      {"sums", cost.grad_reduce},
-                      {"measured_kernels", cost.measured},
-                      {"messages", traffic.messages},
-                      {"bytes", traffic.bytes},
-                      {"memory", layer_memory(one.plan, static_cast<int>(i), rank).total()}});
+    Json row{{"name", layer.name}, {"kind", layer.op->kind()}, {"stage", stage}};
+    row.update(to_json(cost));
+    row.update({{"messages", traffic.messages},
+                {"bytes", traffic.bytes},
+                {"memory", layer_memory(one.plan, static_cast<int>(i), rank).total()}});
+    layers.push_back(std::move(row));
   }
   return layers;
 }
@@ -51,15 +45,11 @@ Json timeline_of(const Simulation& simulation) {
 }
 
 Json memory_of(const Holding& held, Index limit) {
-  Json classes;
-  for (const auto each : {MemoryClass::weights, MemoryClass::gradients, MemoryClass::optimizer,
-                          MemoryClass::activations, MemoryClass::halos, MemoryClass::workspace})
-    classes[std::string(name(each))] = held.memory.each[each];
   return {{"predicted", held.memory.total},
           {"limit", limit > 0 ? Json(limit) : Json()},
           {"missing", held.missing},
           {"rank", held.rank},
-          {"classes", std::move(classes)}};
+          {"classes", to_json(held.memory.each)}};
 }
 
 Json remedies_of(const std::vector<Remedy>& remedies) {
@@ -105,6 +95,8 @@ Json to_json(const Options& options, const MachineFiles& files, const std::vecto
              {"bytes", one.cost.traffic.bytes},
              {"sent", one.cost.sent},
              {"memory", memory_of(one.held, limit)}};
+    for (const Cause& each : large_causes(one.plan, one.cost))
+      row["causes"].push_back({{"what", each.what}, {"seconds", each.seconds}});
     if (!one.chosen.empty()) row["chosen"] = one.chosen;
     if (!one.fits()) row["remedies"] = remedies_of(one.remedies);
     if (one.measured) {

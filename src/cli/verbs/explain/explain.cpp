@@ -13,6 +13,7 @@
 #include "src/cli/support/settled.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/unfit.hpp"
+#include "src/cli/verbs/explain/explain_json.hpp"
 
 namespace partita::cli {
 
@@ -211,9 +212,8 @@ int asked_why(const Options& options, const Model& model) {
 
 /// Prints the predicted time of a step and, if `layer` is not -1, how the predicted times of that layer come about: on
 /// the rank of --rank if that is given and has a part of the layer, else on the slowest.
-void print_price(const Plan& plan, const MachineFiles& files, int layer, const Options& options) {
+void print_price(const Plan& plan, const Cost& cost, const MachineFiles& files, int layer, const Options& options) {
   const auto& [machine, times, note] = files;
-  const Cost cost = estimate(plan, machine, times);
   fmt::print("predicted time: {:.3f} ms per step on \"{}\"{}\n", cost.seconds * 1e3, machine.name,
              note.empty() ? "" : "; " + note);
   if (layer < 0) return;
@@ -260,7 +260,7 @@ void print_beside_cudnn(const Plan& plan, const std::string& properties, const O
 }  // namespace
 
 int explain(const Options& options, const ModelFactory& factory) {
-  check_writable({{"--svg", options.svg}}, strategy_files(options));
+  check_writable({{"--svg", options.svg}, {"--json", options.json, FileKind::json}}, strategy_files(options));
   const bool on_card = options.device.name != "cpu";
   const std::string properties = on_card ? card_properties(options) : "";
   const Model model = make_model(options, factory);
@@ -288,7 +288,15 @@ int explain(const Options& options, const ModelFactory& factory) {
   const MemoryPeak memory = peak_memory(plan, options.rank);
   fmt::print("peak memory: {} ({} bytes); peaks by class: {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());
-  if (plan.workload.training) print_price(plan, files, asked, options);
+  std::optional<Cost> cost;
+  if (plan.workload.training) {
+    cost = estimate(plan, files.machine, files.times);
+    print_price(plan, *cost, files, asked, options);
+  }
+  if (!options.json.empty())
+    write_text(
+        "--json", options.json,
+        print_json(to_json(Explained{plan, options.rank, std::move(notes), files.machine.name, std::move(cost)})));
   if (on_card) print_beside_cudnn(plan, properties, options);
   std::fflush(stdout);
   check_fits(plan, model, given, files, limit_of(options, files.machine));

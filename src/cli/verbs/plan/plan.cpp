@@ -3,6 +3,7 @@
 #include "partita/base/error.hpp"
 #include "partita/model/operators.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "src/cli/support/causes.hpp"
 #include "src/cli/support/compared.hpp"
 #include "src/cli/verbs/plan/curve.hpp"
 #include "src/cli/verbs/plan/files.hpp"
@@ -65,6 +66,18 @@ void print_found(const std::vector<Planned>& found, const std::vector<std::strin
   }
 }
 
+/// Prints the single causes that cost much in each strategy.
+void print_causes(const std::vector<Planned>& found, const std::vector<std::string>& names, const Model& model,
+                  const Workload& workload) {
+  std::string text;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto& [strategy, cost] = found[i];
+    if (const auto causes = large_causes(bind(model, strategy, workload), cost); !causes.empty())
+      text += fmt::format("{:<24} {}\n", names[i], print(causes, cost.seconds));
+  }
+  if (!text.empty()) fmt::print("\nwhat takes 5 % of a step or more, beside computing\n{}", text);
+}
+
 }  // namespace
 
 int plan(const Options& options, const ModelFactory& factory) {
@@ -83,6 +96,7 @@ int plan(const Options& options, const ModelFactory& factory) {
   print_machine(files, notes);
   const auto names = write_strategies(plan_prefix(options), found);
   print_found(found, names, model);
+  print_causes(found, names, model, workload);
   print_reasons(found, names, model, workload, files, ranks, limit_of(options, files.machine));
   for (const auto& rule : options.why_not) print_why_not(rule, found.front(), model, workload, files);
   return 0;
