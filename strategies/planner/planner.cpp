@@ -83,6 +83,7 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
   std::vector<Planned> found = search.run();
   Unfinished unfinished = search.unfinished();
   const bool plain = options.most_split == 1 && options.least_stages > 1;  // the search was that of plain_pipeline()
+  const std::size_t searched_apart = found.size();
   if (!plain && !options.kinds.empty() && !context.time_is_up())
     for (auto& each : plain_pipeline(context, options)) found.push_back(std::move(each));
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -90,6 +91,7 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
     if (options.progress)
       options.progress("strategies improved", static_cast<int>(i) + 1, static_cast<int>(found.size()));
   }
+  if (options.plain_pipeline && searched_apart < found.size()) options.plain_pipeline(found[searched_apart]);
   std::stable_sort(found.begin(), found.end(),
                    [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; });
   const auto alike = [&](const Planned& a, const Planned& b) {

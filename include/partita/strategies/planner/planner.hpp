@@ -27,6 +27,12 @@ struct Unfinished {
   int not_improved = 0;      ///< strategies whose groups of layers may have faster layouts
 };
 
+/// A strategy that the planner found, with its cost estimate.
+struct Planned {
+  Strategy strategy;
+  Cost cost;
+};
+
 /// What the planner may do, and how much it searches.
 struct PlannerOptions {
   int ranks = 1;
@@ -67,12 +73,8 @@ struct PlannerOptions {
   std::function<void(const LeftOut& pattern)> left_out{};
   /// called after the search, if its time was up
   std::function<void(const Unfinished& what)> unfinished{};
-};
-
-/// A strategy that the planner found, with its cost estimate.
-struct Planned {
-  Strategy strategy;
-  Cost cost;
+  /// called after the search with the fastest pipeline whose stages shard samples alone, if one runs and fits
+  std::function<void(const Planned& fastest)> plain_pipeline{};
 };
 
 /// Thrown if no strategy that was tried fits the memory limit.

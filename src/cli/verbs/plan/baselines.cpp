@@ -58,12 +58,16 @@ class Kind {
 
 /// Returns the fastest pipeline whose stages shard samples alone, of all numbers of stages and microbatches.
 Baseline samples_and_stages(const Model& model, const Workload& workload, const MachineFiles& files, int ranks,
-                            Index limit) {
+                            Index limit, const std::optional<Planned>& found) {
   Baseline best{.name = "samples and stages", .strategy = {}};
   const auto take = [&](const Planned& planned) {
     best.strategy = planned.strategy;
     best.cost = planned.cost;
   };
+  if (found) {
+    take(*found);
+    return best;
+  }
   PlannerOptions options{.ranks = ranks,
                          .memory_limit = limit > 0 ? limit : std::numeric_limits<Index>::max(),
                          .best = 1,
@@ -108,7 +112,7 @@ std::vector<Change> changes() {
 }  // namespace
 
 std::vector<Baseline> baselines(const Model& model, const Workload& workload, const MachineFiles& files, int ranks,
-                                Index limit) {
+                                Index limit, const std::optional<Planned>& pipeline) {
   const auto kind = [&](const std::string& name) { return Kind(name, model, workload, files, limit); };
   const auto each_divisor = [&](const std::function<void(int)>& visit) {
     for (int parts = 2; parts <= std::min(ranks, most_parts); ++parts)
@@ -121,7 +125,8 @@ std::vector<Baseline> baselines(const Model& model, const Workload& workload, co
     if (shape.has('H')) space.offer(on_grid(ranks / parts, "y", parts, "H"));
     channels.offer(on_grid(ranks / parts, "c", parts, "C"));
   });
-  return {samples.best(), space.best(), channels.best(), samples_and_stages(model, workload, files, ranks, limit)};
+  return {samples.best(), space.best(), channels.best(),
+          samples_and_stages(model, workload, files, ranks, limit, pipeline)};
 }
 
 std::vector<std::string> sensitivity(const std::vector<Named>& strategies, const Model& model, const Workload& workload,

@@ -20,9 +20,9 @@ struct Baseline {
 
 /// Returns the fastest strategies of four kinds: samples alone; samples and space; samples and channels; samples and
 /// stages, with the schedules, microbatches and short rules of plan_strategies(). One that fits the limit in bytes goes
-/// before one that does not; 0 is no limit.
+/// before one that does not; 0 is no limit. `pipeline` is the last of them, if a search has found it.
 std::vector<Baseline> baselines(const Model& model, const Workload& workload, const MachineFiles& files, int ranks,
-                                Index limit);
+                                Index limit, const std::optional<Planned>& pipeline = {});
 
 /// A strategy and its name, e.g. that of its file.
 struct Named {

@@ -92,12 +92,13 @@ int plan(const Options& options, const ModelFactory& factory) {
     return 0;
   }
   const int ranks = options.rank_counts.front();
-  const auto [found, notes] = search(options, model, workload, files, ranks);
+  const Search searched = search(options, model, workload, files, ranks);
+  const auto& [found, notes, plain_pipeline] = searched;
   print_machine(files, notes);
   const auto names = write_strategies(plan_prefix(options), found);
   print_found(found, names, model);
   print_causes(found, names, model, workload);
-  print_reasons(found, names, model, workload, files, ranks, limit_of(options, files.machine));
+  print_reasons(searched, names, model, workload, files, ranks, limit_of(options, files.machine));
   for (const auto& rule : options.why_not) print_why_not(rule, found.front(), model, workload, files);
   return 0;
 }

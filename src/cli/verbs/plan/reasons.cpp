@@ -82,11 +82,12 @@ std::string difference(const StepCost& with, const StepCost& without) {
   return text;
 }
 
-void print_reasons(const std::vector<Planned>& found, const std::vector<std::string>& names, const Model& model,
+void print_reasons(const Search& search, const std::vector<std::string>& names, const Model& model,
                    const Workload& workload, const MachineFiles& files, int ranks, Index limit) {
+  const std::vector<Planned>& found = search.found;
   const Planned& best = found.front();
   print_layouts(best, model, workload, files, limit);
-  const auto plain = baselines(model, workload, files, ranks, limit);
+  const auto plain = baselines(model, workload, files, ranks, limit, search.plain_pipeline);
   std::vector<Named> all;
   for (std::size_t i = 0; i < found.size(); ++i) all.push_back({names[i], &found[i].strategy});
   print_plain(plain, best, model, all);

@@ -141,6 +141,7 @@ Search search(const Options& options, const Model& model, const Workload& worklo
   wanted.unfinished = [&](const Unfinished& what) {
     search.notes.push_back(unfinished_text(what, options.time_limit));
   };
+  wanted.plain_pipeline = [&](const Planned& fastest) { search.plain_pipeline = fastest; };
   const Index limit = limit_of(options, files.machine);
   try {
     search.found = found_within(model, workload, files, wanted, limit);

@@ -3,6 +3,7 @@
 #include "partita/strategies/planner/planner.hpp"
 #include "src/cli/support/machine_files.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ namespace partita::cli {
 struct Search {
   std::vector<Planned> found;
   std::vector<std::string> notes;
+  std::optional<Planned> plain_pipeline;  ///< the fastest pipeline whose stages shard samples alone, if one was found
 };
 
 /// Looks for strategies on `ranks` ranks as the options ask. What it returns has plain names of axes, the algorithms of
