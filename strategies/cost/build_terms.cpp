@@ -309,15 +309,17 @@ std::vector<GradReduceTerms> CostTermBuilder::sums(int layer) {
   std::vector<GradReduceTerms> all;
   const auto even = even_sums(layer);
   if (!even) return all;
-  const Grid& grid = plan_.grid_of(layer);
-  EquivalentRanks<std::vector<PlannedTraffic>> items_of_ranks;
-  for (const int rank : ranks(plan_.stage_of(layer), 0)) {
-    const auto [items, inserted] = items_of_ranks.entry(representative_rank(grid, rank, *even));
-    if (inserted) *items = step_traffic(plan_, layer, grid.first_rank() + rank);
-    if (!inserted && machine_.levels.size() == 1) continue;
-    GradReduceTerms terms;
-    for (const auto& item : *items) list_of(terms, item.op).push_back(movement(item, grid, rank));
-    all.push_back(std::move(terms));
+  for (int replica = 0; replica < plan_.replicas(); ++replica) {  // they wait for each other
+    const Grid& grid = plan_.grid_of(layer, replica);
+    EquivalentRanks<std::vector<PlannedTraffic>> items_of_ranks;
+    for (const int rank : ranks(plan_.stage_of(layer, replica), 0)) {
+      const auto [items, inserted] = items_of_ranks.entry(representative_rank(grid, rank, *even));
+      if (inserted) *items = step_traffic(plan_, layer, grid.first_rank() + rank);
+      if (!inserted && machine_.levels.size() == 1) continue;
+      GradReduceTerms terms;
+      for (const auto& item : *items) list_of(terms, item.op).push_back(movement(item, grid, rank));
+      all.push_back(std::move(terms));
+    }
   }
   return all;
 }

@@ -38,14 +38,15 @@ class PlainPrice {
   }
 
   /// Seconds of the gradient sums that a layer completes: those that nothing can hide, of the rank where they take
-  /// longest, and the others likewise.
+  /// longest, and the others likewise. The ranks of a second replica add theirs to those of the first one.
   double sums(int index) const {
     double exposed = 0, hidden = 0;
-    for (int rank = 0; rank < plan_.grid_of(index).size(); ++rank) {
-      const Exchange mine = of(index, rank).gradient_sums(index);
-      exposed = std::max(exposed, mine.seconds - mine.hidden);
-      hidden = std::max(hidden, mine.hidden);
-    }
+    for (int replica = 0; replica < plan_.replicas(); ++replica)
+      for (int rank = 0; rank < plan_.grid_of(index, replica).size(); ++rank) {
+        const Exchange mine = of(index, rank, replica).gradient_sums(index);
+        exposed = std::max(exposed, mine.seconds - mine.hidden);
+        hidden = std::max(hidden, mine.hidden);
+      }
     return exposed + hidden;
   }
 
@@ -73,8 +74,9 @@ class PlainPrice {
 
   double slowest_after(int index) const {
     double most = 0;
-    for (int rank = 0; rank < plan_.grid_of(index).size(); ++rank)
-      most = std::max(most, of(index, rank).after_sums(index));
+    for (int replica = 0; replica < plan_.replicas(); ++replica)
+      for (int rank = 0; rank < plan_.grid_of(index, replica).size(); ++rank)
+        most = std::max(most, of(index, rank, replica).after_sums(index));
     return most;
   }
 
@@ -356,8 +358,8 @@ class PlainPrice {
     }
   };
 
-  RankPrice of(int index, int rank) const {
-    return {*this, plan_.layers[static_cast<std::size_t>(index)], plan_.grid_of(index), rank};
+  RankPrice of(int index, int rank, int replica) const {
+    return {*this, plan_.layers[static_cast<std::size_t>(index)], plan_.grid_of(index, replica), rank};
   }
 
   /// True if the gradients of inputs and of weights are actions of their own.
