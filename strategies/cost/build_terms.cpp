@@ -258,8 +258,6 @@ const std::vector<int>& CostTermBuilder::ranks(int stage, AxisSet every) {
 std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder) {
   const LayerPlan& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
   const Grid& grid = plan_.grid_of(index);
-  const bool flat =
-      machine_.levels.size() == 1 && machine_.levels[0].pairs.empty();  // all routes to other ranks are equivalent
   const AxisSet even = symmetric_axes(layer);
   EquivalentRanks<LayerWork> work_of_ranks;
   LayerKernels kernels = kernels_.of(layer);
@@ -270,7 +268,7 @@ std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder) {
     if (inserted) {
       work->kernel = kernels_.on_rank(kernels, first);
       add_traffic(*work, layer, index, first);
-    } else if (flat) {
+    } else if (is_flat()) {
       continue;
     }
     RankTerms terms = on_rank(*work, grid, rank);
@@ -315,7 +313,7 @@ std::vector<GradReduceTerms> CostTermBuilder::sums(int layer) {
     for (const int rank : ranks(plan_.stage_of(layer, replica), 0)) {
       const auto [items, inserted] = items_of_ranks.entry(representative_rank(grid, rank, *even));
       if (inserted) *items = step_traffic(plan_, layer, grid.first_rank() + rank);
-      if (!inserted && machine_.levels.size() == 1) continue;
+      if (!inserted && is_flat()) continue;
       GradReduceTerms terms;
       for (const auto& item : *items) list_of(terms, item.op).push_back(movement(item, grid, rank));
       all.push_back(std::move(terms));

@@ -64,6 +64,8 @@ class CostTermBuilder {
   RankTerms on_rank(const LayerWork& work, const Grid& grid, int rank);
   const std::vector<int>& ranks(int stage, AxisSet every);
   std::optional<AxisSet> even_sums(int layer);
+  /// Returns true if all routes to other ranks are alike.
+  bool is_flat() const { return machine_.levels.size() == 1 && machine_.levels.front().pairs.empty(); }
 
   const Plan& plan_;
   const Machine& machine_;

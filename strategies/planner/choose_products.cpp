@@ -70,8 +70,11 @@ std::vector<Kind> kinds(const Plan& plan, const Strategy& strategy) {
 /// Returns the axes of `chosen`, first those that are in `nested`, in its order.
 AxisList in_order_of(const AxisList& nested, AxisSet chosen) {
   AxisList axes;
-  for (const int axis : nested)
-    if ((chosen >> axis & 1) != 0) axes.push_back(axis), chosen &= ~(AxisSet{1} << axis);
+  for (const int axis : nested) {
+    if ((chosen >> axis & 1) == 0) continue;
+    axes.push_back(axis);
+    chosen &= ~(AxisSet{1} << axis);
+  }
   for (int axis = 0; chosen >> axis != 0; ++axis)
     if ((chosen >> axis & 1) != 0) axes.push_back(axis);
   return axes;
@@ -103,9 +106,12 @@ std::vector<std::string> layouts_of_weights(const LayerPlan& layer) {
   for (std::size_t i = 0; i < axes.size(); ++i) count *= 3;
   std::vector<std::string> all;
   for (std::size_t number = 0; number < count; ++number) {
-    AxisSet cuts[3] = {0, 0, 0};  // F, C, neither
+    std::array<AxisSet, 3> cuts{};  // F, C, neither
     std::size_t rest = number;
-    for (const int axis : axes) cuts[rest % 3] |= AxisSet{1} << axis, rest /= 3;
+    for (const int axis : axes) {
+      cuts[rest % 3] |= AxisSet{1} << axis;
+      rest /= 3;
+    }
     all.push_back(Layout(shape, layer->y.grid())
                       .with(shape.find('F'), in_order_of(channel_axes(layer->y), cuts[0]))
                       .with(shape.find('C'), in_order_of(channel_axes(arriving(layer)), cuts[1]))

@@ -24,14 +24,12 @@ Sums sums_of(const LayerPlan& layer) {
   return norm->norm().statistics == Statistics::global ? Sums::statistics : Sums::running_statistics;
 }
 
-/// The seconds of the passes of a step on the stage that counts: of the replica with the most microbatches.
-PassCost step_of(const LayerCost& cost, const Plan& plan) {
+/// The seconds of all passes of a layer for so many microbatches.
+PassCost step_of(const LayerCost& cost, int microbatches) {
   PassCost all = cost.forward;
   all += cost.backward_data;
   all += cost.backward_filter;
-  int most = plan.microbatches_of(0);
-  for (int replica = 1; replica < plan.replicas(); ++replica) most = std::max(most, plan.microbatches_of(replica));
-  return all * most;
+  return all * microbatches;
 }
 
 /// Adds what the layers of the stage with the most work spend on communication.
@@ -39,8 +37,9 @@ void add_layers(const Plan& plan, const Cost& cost, std::vector<Cause>& causes) 
   std::map<Sums, std::pair<int, double>> norms;  // layers and seconds
   for (std::size_t i = 0; i < cost.layers.size(); ++i) {
     const LayerPlan& layer = plan.layers[i];
-    if (plan.stage_of(static_cast<int>(i)) != cost.stage) continue;
-    PassCost step = step_of(cost.layers[i], plan);
+    const int replica = plan.replica_on(layer.group, cost.stage);
+    if (replica < 0) continue;
+    PassCost step = step_of(cost.layers[i], plan.microbatches_of(replica));
     if (const Sums sums = sums_of(layer); sums != Sums::none && step.collective > 0) {
       ++norms[sums].first;
       norms[sums].second += std::exchange(step.collective, 0);
@@ -61,16 +60,18 @@ void add_layers(const Plan& plan, const Cost& cost, std::vector<Cause>& causes) 
 
 /// Adds the sums of gradients that nothing hides, with the layer whose sum is the longest.
 void add_sums(const Plan& plan, const Cost& cost, std::vector<Cause>& causes) {
-  std::size_t longest = 0;
-  double all = 0;
+  const LayerPlan* last = nullptr;  // completes the bucket whose sum is the longest
+  double longest = 0, all = 0;
   for (std::size_t i = 0; i < cost.layers.size(); ++i) {
-    if (plan.stage_of(static_cast<int>(i)) != cost.stage) continue;
-    all += cost.layers[i].grad_reduce;
-    if (cost.layers[i].grad_reduce > cost.layers[longest].grad_reduce) longest = i;
+    const double seconds = cost.layers[i].grad_reduce;
+    if (plan.replica_on(plan.layers[i].group, cost.stage) < 0) continue;
+    all += seconds;
+    if (seconds > longest) last = &plan.layers[i];
+    longest = std::max(longest, seconds);
   }
-  if (all == 0) return;
+  if (last == nullptr) return;
   causes.push_back({fmt::format("sums of gradients ({:.0f} % of them in the bucket that {} completes)",
-                                100 * cost.layers[longest].grad_reduce / all, plan.layers[longest].name),
+                                100 * longest / all, last->name),
                     cost.parts.grad_reduce});
 }
 

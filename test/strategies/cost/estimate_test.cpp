@@ -384,6 +384,8 @@ TEST(CostModel, PairsOfRanksHaveTheirOwnLinks) {
   expect_links("data=4", "N@data", 2);
   expect_links("c=2 data=2", "N@data C@c", 2);  // the sums of ranks 2 and 3
   expect_links("data=8", "N@data", 2);
+  machine.levels.resize(1);
+  expect_links("data=2 c=2", "N@data C@c", 2);  // the sums of ranks 1 and 3, in a machine of one node
 }
 
 TEST(CostModel, AMachineHoldsSoManyRanks) {

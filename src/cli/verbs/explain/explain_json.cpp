@@ -88,9 +88,8 @@ Json layer_of(const Explained& of, int index) {
            {"memory", to_json(layer_memory(plan, index, of.rank))},
            {"recompute", layer.recompute},
            {"notes", layer->notes}};
-  Json readers = Json::array();
-  for (const int input : layer.inputs) readers.push_back(plan.layers[static_cast<std::size_t>(input)].name);
-  row["reads"] = std::move(readers);
+  row["reads"] = Json::array();
+  for (const int input : layer.inputs) row["reads"].push_back(plan.layers[static_cast<std::size_t>(input)].name);
   if (training) row["dx"] = texts(layer->at.dx);
   if (layer->at.x_halo) row["halo_x"] = layer->at.x_halo->widths();
   if (of.cost) row["cost"] = to_json(of.cost->layers[static_cast<std::size_t>(index)]);
