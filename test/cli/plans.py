@@ -87,6 +87,7 @@ def limits():
     text = run("plan", *model, "--ranks", "16", "--best", "1", "--out", "t", "--time-limit", "1e-6")
     check("what a limit of time left out", re.search(r"note     --time-limit 1e-06: the search ended early; \d+ candidates not examined, "
                                                     r"of at least [0-9.]+ ms by estimate; groups of layers of 1 strategy may have faster layouts", text), text)
+    check("and no search goes on after it", re.search(r"samples and stages +-  --time-limit left no time to search it", text), text)
     check("no limit, no note", "time-limit" not in run("plan", *model, "--ranks", "2", "--best", "1", "--out", "t"))
     check("a negative limit", "--time-limit -1: it must be 0" in run("plan", *model, "--ranks", "2", "--time-limit", "-1", status=2))
     small = ["--model", "resnet18", "--batch", "64", "--size", "64", *H100, "--ranks", "2", "--best", "3", "--memory-limit", "120MiB"]

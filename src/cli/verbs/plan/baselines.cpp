@@ -56,16 +56,21 @@ class Kind {
   Baseline best_;
 };
 
-/// Returns the fastest pipeline whose stages shard samples alone, of all numbers of stages and microbatches.
+/// Returns the fastest pipeline whose stages shard samples alone, of all numbers of stages and microbatches. If the
+/// search had no time for it, says so.
 Baseline samples_and_stages(const Model& model, const Workload& workload, const MachineFiles& files, int ranks,
-                            Index limit, const std::optional<Planned>& found) {
+                            Index limit, const Search& search) {
   Baseline best{.name = "samples and stages", .strategy = {}};
   const auto take = [&](const Planned& planned) {
     best.strategy = planned.strategy;
     best.cost = planned.cost;
   };
-  if (found) {
-    take(*found);
+  if (search.plain_pipeline) {
+    take(*search.plain_pipeline);
+    return best;
+  }
+  if (search.ended_early) {
+    best.why = "--time-limit left no time to search it";
     return best;
   }
   PlannerOptions options{.ranks = ranks,
@@ -112,7 +117,7 @@ std::vector<Change> changes() {
 }  // namespace
 
 std::vector<Baseline> baselines(const Model& model, const Workload& workload, const MachineFiles& files, int ranks,
-                                Index limit, const std::optional<Planned>& pipeline) {
+                                Index limit, const Search& search) {
   const auto kind = [&](const std::string& name) { return Kind(name, model, workload, files, limit); };
   const auto each_divisor = [&](const std::function<void(int)>& visit) {
     for (int parts = 2; parts <= std::min(ranks, most_parts); ++parts)
@@ -126,7 +131,7 @@ std::vector<Baseline> baselines(const Model& model, const Workload& workload, co
     channels.offer(on_grid(ranks / parts, "c", parts, "C"));
   });
   return {samples.best(), space.best(), channels.best(),
-          samples_and_stages(model, workload, files, ranks, limit, pipeline)};
+          samples_and_stages(model, workload, files, ranks, limit, search)};
 }
 
 std::vector<std::string> sensitivity(const std::vector<Named>& strategies, const Model& model, const Workload& workload,

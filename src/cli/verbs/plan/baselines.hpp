@@ -2,6 +2,7 @@
 
 #include "partita/strategies/planner/planner.hpp"
 #include "src/cli/support/machine_files.hpp"
+#include "src/cli/verbs/plan/search.hpp"
 
 #include <optional>
 #include <string>
@@ -20,9 +21,9 @@ struct Baseline {
 
 /// Returns the fastest strategies of four kinds: samples alone; samples and space; samples and channels; samples and
 /// stages, with the schedules, microbatches and short rules of plan_strategies(). One that fits the limit in bytes goes
-/// before one that does not; 0 is no limit. `pipeline` is the last of them, if a search has found it.
+/// before one that does not; 0 is no limit. The last of them is that of the search, if it has found one.
 std::vector<Baseline> baselines(const Model& model, const Workload& workload, const MachineFiles& files, int ranks,
-                                Index limit, const std::optional<Planned>& pipeline = {});
+                                Index limit, const Search& search);
 
 /// A strategy and its name, e.g. that of its file.
 struct Named {

@@ -93,8 +93,8 @@ int plan(const Options& options, const ModelFactory& factory) {
   }
   const int ranks = options.rank_counts.front();
   const Search searched = search(options, model, workload, files, ranks);
-  const auto& [found, notes, plain_pipeline] = searched;
-  print_machine(files, notes);
+  const auto& found = searched.found;
+  print_machine(files, searched.notes);
   const auto names = write_strategies(plan_prefix(options), found);
   print_found(found, names, model);
   print_causes(found, names, model, workload);

@@ -87,7 +87,7 @@ void print_reasons(const Search& search, const std::vector<std::string>& names, 
   const std::vector<Planned>& found = search.found;
   const Planned& best = found.front();
   print_layouts(best, model, workload, files, limit);
-  const auto plain = baselines(model, workload, files, ranks, limit, search.plain_pipeline);
+  const auto plain = baselines(model, workload, files, ranks, limit, search);
   std::vector<Named> all;
   for (std::size_t i = 0; i < found.size(); ++i) all.push_back({names[i], &found[i].strategy});
   print_plain(plain, best, model, all);

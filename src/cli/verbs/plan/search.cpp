@@ -139,6 +139,7 @@ Search search(const Options& options, const Model& model, const Workload& worklo
   std::vector<LeftOut> left_out;
   wanted.left_out = [&](const LeftOut& pattern) { left_out.push_back(pattern); };
   wanted.unfinished = [&](const Unfinished& what) {
+    search.ended_early = true;
     search.notes.push_back(unfinished_text(what, options.time_limit));
   };
   wanted.plain_pipeline = [&](const Planned& fastest) { search.plain_pipeline = fastest; };

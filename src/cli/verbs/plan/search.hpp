@@ -14,6 +14,7 @@ struct Search {
   std::vector<Planned> found;
   std::vector<std::string> notes;
   std::optional<Planned> plain_pipeline;  ///< the fastest pipeline whose stages shard samples alone, if one was found
+  bool ended_early = false;               ///< by --time-limit
 };
 
 /// Looks for strategies on `ranks` ranks as the options ask. What it returns has plain names of axes, the algorithms of
