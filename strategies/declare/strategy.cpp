@@ -53,17 +53,12 @@ void read_schedule(const Reader& reader, const toml::table& root, Strategy& stra
   }
 }
 
-/// optimizer = "sharded"; its old name is "distributed".
-Strategy::OptimizerState read_optimizer_state(const Reader& reader, const toml::table& root,
-                                              std::vector<std::string>& renamed) {
+/// optimizer = "sharded"
+Strategy::OptimizerState read_optimizer_state(const Reader& reader, const toml::table& root) {
   const auto text = reader.text(root, "optimizer");
   if (!text || *text == "replicated") return Strategy::OptimizerState::replicated;
   if (*text == "sharded") return Strategy::OptimizerState::sharded;
-  const toml::node& node = *root.get("optimizer");
-  if (*text != "distributed")
-    reader.refuse(node, "there is no optimizer = \"{}\"; write \"replicated\" or \"sharded\"", *text);
-  renamed.push_back(fmt::format("{}: optimizer = \"distributed\" is now \"sharded\"", reader.place(node)));
-  return Strategy::OptimizerState::sharded;
+  reader.refuse(*root.get("optimizer"), "there is no optimizer = \"{}\"; write \"replicated\" or \"sharded\"", *text);
 }
 
 /// [[group]] layers = ["conv1", "pool3"] grid = "data=2"
@@ -255,12 +250,12 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
   const Reader reader(file);
   const toml::table root = reader.parse(text);
   static const std::vector<std::string> keys{"grid",   "optimizer", "bucket_bytes", "schedule",
-                                             "stages", "group",     "layer",        "stage"};
+                                             "stages", "group",     "layer"};
   reader.check_keys(root, keys, "a strategy");
   Strategy strategy;
   strategy.file_ = file;
   strategy.grid_ = read_grid(reader, root);
-  strategy.optimizer_state_ = read_optimizer_state(reader, root, strategy.renamed_keys_);
+  strategy.optimizer_state_ = read_optimizer_state(reader, root);
   if (const auto* bytes = root.get("bucket_bytes"); bytes != nullptr) {
     const auto value = bytes->value_exact<std::int64_t>();
     if (!value || *value < 1) reader.refuse(*bytes, "'bucket_bytes' must be a whole number, 1 or more");
@@ -273,16 +268,11 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
     const auto value = stages->value_exact<std::int64_t>();
     if (!value || *value < 1 || *value > most_microbatches)
       reader.refuse(*stages, "'stages' must be a whole number, 1 to {}", most_microbatches);
-    if (root.contains("group") || root.contains("stage"))
+    if (root.contains("group"))
       reader.refuse(*stages, "'stages' chooses the groups automatically; remove it or [[group]]");
     strategy.stages(static_cast<int>(*value));
   }
-  if (const auto* old = root.get("stage"); old != nullptr) {
-    if (root.contains("group")) reader.refuse(*old, "[[stage]] is the old name of [[group]]; use [[group]] alone");
-    strategy.renamed_keys_.push_back(fmt::format("{}: [[stage]] is now [[group]]", reader.place(*old)));
-  }
-  for (const char* key : {"group", "stage"})
-    for (const auto* table : reader.tables(root, key)) strategy.group(read_group(reader, *table));
+  for (const auto* table : reader.tables(root, "group")) strategy.group(read_group(reader, *table));
   for (const auto* table : reader.tables(root, "layer")) strategy.rules_.push_back(read_rule(reader, *table));
   return strategy;
 }

@@ -105,8 +105,6 @@ Model make_model(const Options& options, const ModelFactory& factory);
 bool names_strategy(const Options& options);
 /// Makes the strategy that the options describe. By default, the samples are split over `ranks` ranks.
 Strategy make_strategy(const Options& options, int ranks);
-/// Prints one line on standard error for each old key name in the strategy's file. Only one rank calls it.
-void note_renamed_keys(const Strategy& strategy);
 /// Adds rules such as "conv*: N@data H" to the strategy. `option` is the name of the option for error messages.
 void add_rules(Strategy& strategy, const std::vector<std::string>& rules, std::string_view option);
 /// Makes the strategies of --strategies, each with the name of its file. Without --strategies, makes the one strategy

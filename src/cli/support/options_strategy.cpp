@@ -63,10 +63,6 @@ Strategy make_strategy(const Options& options, int ranks) {
   return strategy;
 }
 
-void note_renamed_keys(const Strategy& strategy) {
-  for (const auto& note : strategy.renamed_keys()) fmt::print(stderr, "note: {}\n", note);
-}
-
 void add_rules(Strategy& strategy, const std::vector<std::string>& rules, std::string_view option) {
   for (const auto& rule : rules) {
     const auto colon = rule.find(':');

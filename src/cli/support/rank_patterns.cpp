@@ -24,12 +24,6 @@ std::string fill_in(const std::string& pattern, int ranks) {
   return ranks % others == 0 ? with(ranks / others) : "";
 }
 
-/// Adds notes that are not yet there: a strategy is loaded once for each number of ranks.
-void add_notes(const std::vector<std::string>& more, std::vector<std::string>& notes) {
-  for (const auto& note : more)
-    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
-}
-
 /// Returns the rule by which axes of a grid shard the dimensions that their names stand for, e.g. "*: N@data H@y".
 std::string rule_of_axes(const std::string& pattern, const Grid& grid) {
   static constexpr std::pair<std::string_view, char> dimensions[] = {
@@ -83,8 +77,7 @@ std::vector<RankPattern> rank_patterns(const std::vector<std::string>& given, co
   return all;
 }
 
-std::optional<RankCase> on_ranks(const RankPattern& pattern, int ranks, const Options& given,
-                                 std::vector<std::string>& notes) {
+std::optional<RankCase> on_ranks(const RankPattern& pattern, int ranks, const Options& given) {
   RankCase made{.name = pattern.name(), .ranks = ranks, .arguments = {}, .strategy = {}};
   Options options = given;
   if (!pattern.file.empty()) {
@@ -101,7 +94,6 @@ std::optional<RankCase> on_ranks(const RankPattern& pattern, int ranks, const Op
     made.arguments.insert(made.arguments.end(), {"--rule", options.rules.front()});
   }
   made.strategy = make_strategy(options, ranks);
-  add_notes(made.strategy.renamed_keys(), notes);
   return made.strategy.ranks() == ranks ? std::optional(std::move(made)) : std::nullopt;
 }
 

@@ -35,9 +35,8 @@ std::vector<RankPattern> rank_patterns(const std::vector<std::string>& files, co
                                        const Options& options);
 
 /// Returns the pattern on `ranks` ranks, or nothing if it does not divide this number. A pattern without a strategy
-/// file and rules shards by the names of its axes: data (N), c (C), z (D), y (H), x (W). Appends the old key names of
-/// its file to `notes`. Throws Error if the pattern cannot be read, or if an axis has another name.
-std::optional<RankCase> on_ranks(const RankPattern& pattern, int ranks, const Options& options,
-                                 std::vector<std::string>& notes);
+/// file and rules shards by the names of its axes: data (N), c (C), z (D), y (H), x (W). Throws Error if the pattern
+/// cannot be read, or if an axis has another name.
+std::optional<RankCase> on_ranks(const RankPattern& pattern, int ranks, const Options& options);
 
 }  // namespace partita::cli

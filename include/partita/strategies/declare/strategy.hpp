@@ -111,8 +111,6 @@ class Strategy {
   Strategy on(Grid grid) const;
   /// Returns the same strategy with other rules.
   Strategy with_rules(std::vector<Rule> rules) const;
-  /// One line for each outdated key in the file, with its position and the key's new name.
-  const std::vector<std::string>& renamed_keys() const { return renamed_keys_; }
   /// Returns a TOML text that `parse` reads back.
   std::string print() const;
 
@@ -127,7 +125,6 @@ class Strategy {
   int groups_per_stage_ = 0;  // 0: the kind's default
   int stage_count_ = 1;       // number of stages asked for, if no groups are named
   std::vector<Group> groups_;
-  std::vector<std::string> renamed_keys_;
 };
 
 }  // namespace partita

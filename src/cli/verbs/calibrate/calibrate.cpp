@@ -103,10 +103,8 @@ int calibrate(const Options& options, const ModelFactory& factory, Communicator&
   agree_or_throw(world, [&] {
     const Model model = make_model(options, factory);
     const Workload workload = make_workload(options);
-    for (const auto& [name, strategy] : make_strategies(options, world.size())) {
-      if (first) note_renamed_keys(strategy);
+    for (const auto& [name, strategy] : make_strategies(options, world.size()))
       plans.emplace_back(name, bind(model, place_stages(model, strategy, workload, default_machine(), {}), workload));
-    }
     if (first) check_writable({{"--out", options.out}, {"--out", times_path(options.out)}}, strategy_files(options));
     if (first) note_kernels(how, options.trainer.dtype);
     if (first) check_default_out(options);

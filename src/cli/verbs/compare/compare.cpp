@@ -240,8 +240,6 @@ int compare(const Options& options, const ModelFactory& factory, Communicator* w
   const auto prepare = [&] {
     comparison.emplace(options, factory, how, world);
     strategies = make_strategies(options, world ? world->size() : 1);
-    for (const auto& [name, strategy] : strategies)
-      if (first) note_renamed_keys(strategy);
     if (first) check_writable({{"--json", options.json, FileKind::json}}, strategy_files(options));
     if (world && first) note_kernels(how, options.trainer.dtype);
   };

@@ -93,7 +93,7 @@ Curves priced(const Options& options, CurvePrices& prices) {
   for (const auto& pattern : rank_patterns(options.strategies, options.grids, options)) {
     std::vector<int> left_out;
     for (const int ranks : options.rank_counts) {
-      const auto one = on_ranks(pattern, ranks, options, curves.notes);
+      const auto one = on_ranks(pattern, ranks, options);
       one ? curves.points.push_back(prices.price(*one)) : left_out.push_back(ranks);
       if (!one) continue;
       for (const auto& note : curves.points.back().notes)

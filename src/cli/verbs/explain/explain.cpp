@@ -268,7 +268,6 @@ int explain(const Options& options, const ModelFactory& factory) {
   const MachineFiles files = load_machine(options);
   const Strategy given = make_strategy(options, 1);
   const auto [strategy, choices] = settled(options, model, given, files);
-  note_renamed_keys(given);
   const Plan plan = bind(model, strategy, make_workload(options));
   if (options.rank < 0 || options.rank >= plan.ranks())
     fail("--rank {}: the {} has the ranks 0 to {}", options.rank,

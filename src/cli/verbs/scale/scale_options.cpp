@@ -187,7 +187,7 @@ std::vector<RankCase> scale_cases(const ScaleOptions& o, std::vector<std::string
   for (const auto& candidate : rank_patterns(o.strategies, o.grids, o.train)) {
     const auto before = cases.size();
     for (const int ranks : o.ranks)
-      if (auto fitting = on_ranks(candidate, ranks, o.train, notes)) cases.push_back(std::move(*fitting));
+      if (auto fitting = on_ranks(candidate, ranks, o.train)) cases.push_back(std::move(*fitting));
     for (std::size_t i = 0; i < before; ++i)
       if (cases.size() > before && cases[i].name == candidate.name())
         fail("the strategy {} is named twice", candidate.name());

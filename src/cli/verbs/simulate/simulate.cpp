@@ -128,7 +128,6 @@ int simulate(const Options& options, const ModelFactory& factory) {
   const MachineFiles files = load_machine(options);
   const Strategy given = make_strategy(options, 1);
   const Strategy strategy = settled(options, model, given, files).strategy;
-  note_renamed_keys(given);
   const Plan plan = bind(model, strategy, make_workload(options));
   if (plan.ranks() > most_ranks)
     fail("the strategy has {} ranks; simulate writes a route for each pair of ranks, and takes at most {}",

@@ -79,7 +79,6 @@ Setup set_up(Options& options, const ModelFactory& factory, Communicator& world)
     setup.model = make_model(options, factory);
     setup.checkpoint = open_checkpoint(options, setup.notes);
     const Strategy given = make_strategy(options, world.size());
-    if (world.rank() == 0) note_renamed_keys(given);
     check_ranks(given, world.size());
     const MachineFiles files = load_machine(options);
     auto [strategy, choices] = settled(options, setup.model, given, files);
