@@ -9,13 +9,10 @@ namespace partita {
 template <class F>
 void dispatch_activation(Activation::Kind kind, F&& f) {
   switch (kind) {
-    case Activation::Kind::relu: return f(ActivationFunction<Activation::Kind::relu>{});
-    case Activation::Kind::leaky_relu: return f(ActivationFunction<Activation::Kind::leaky_relu>{});
-    case Activation::Kind::elu: return f(ActivationFunction<Activation::Kind::elu>{});
-    case Activation::Kind::sigmoid: return f(ActivationFunction<Activation::Kind::sigmoid>{});
-    case Activation::Kind::tanh: return f(ActivationFunction<Activation::Kind::tanh>{});
-    case Activation::Kind::gelu: return f(ActivationFunction<Activation::Kind::gelu>{});
-    case Activation::Kind::silu: return f(ActivationFunction<Activation::Kind::silu>{});
+#define PARTITA_CASE(NAME, NEEDS) \
+  case Activation::Kind::NAME: return f(ActivationFunction<Activation::Kind::NAME>{});
+    PARTITA_ACTIVATIONS(PARTITA_CASE)
+#undef PARTITA_CASE
   }
   broken("unknown activation");
 }

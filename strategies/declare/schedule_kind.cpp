@@ -2,8 +2,6 @@
 
 #include "partita/base/error.hpp"
 
-#include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
@@ -11,37 +9,26 @@ namespace partita {
 
 namespace {
 
+/// What the list says of a kind.
 struct Traits {
   std::string_view name;
   int groups_per_stage = 1;
   bool any_groups = false;
 };
 
-Traits traits(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::single: return {"single"};
-    case ScheduleKind::gpipe: return {"gpipe"};
-    case ScheduleKind::one_f_one_b: return {"1f1b"};
-    case ScheduleKind::interleaved: return {"interleaved", 2, true};
-    case ScheduleKind::chimera: return {"chimera"};
-    case ScheduleKind::zb_h1: return {"zb-h1"};
-    case ScheduleKind::zb_h2: return {"zb-h2"};
-    case ScheduleKind::zb_1p: return {"zb-1p"};
-    case ScheduleKind::zb_2p: return {"zb-2p"};
-    case ScheduleKind::zb_v: return {"zb-v", 2};
-    case ScheduleKind::v_half: return {"v-half", 2};
-    case ScheduleKind::v_min: return {"v-min", 2};
-    case ScheduleKind::dualpipe_v: return {"dualpipe-v", 2};
-  }
-  broken("unknown schedule kind");
-}
+#define PARTITA_TRAITS(KIND, NAME, GROUPS, ANY) \
+  , { NAME, GROUPS, ANY }
+constexpr Traits all_traits[]{{"single"} PARTITA_SCHEDULE_KINDS(PARTITA_TRAITS)};  // by ScheduleKind
+#undef PARTITA_TRAITS
+
+const Traits& traits(ScheduleKind kind) { return all_traits[static_cast<std::size_t>(kind)]; }
 
 }  // namespace
 
 std::span<const ScheduleKind> pipeline_kinds() {
-  using enum ScheduleKind;
-  static constexpr std::array kinds{gpipe, one_f_one_b, interleaved, chimera, zb_h1, zb_h2,
-                                    zb_1p, zb_2p,       zb_v,        v_half,  v_min, dualpipe_v};
+#define PARTITA_KIND(KIND, NAME, GROUPS, ANY) ScheduleKind::KIND,
+  static constexpr ScheduleKind kinds[]{PARTITA_SCHEDULE_KINDS(PARTITA_KIND)};
+#undef PARTITA_KIND
   return kinds;
 }
 

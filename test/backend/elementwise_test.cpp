@@ -33,8 +33,7 @@ TEST(Activation, KeepsWhatIsNotANumber) {
   using Kind = Activation::Kind;
   const Box box(Shape{{'N', 1}, {'C', 1}});
   for (const char* name : {"reference", "auto"})
-    for (const Kind kind :
-         {Kind::relu, Kind::leaky_relu, Kind::elu, Kind::sigmoid, Kind::tanh, Kind::gelu, Kind::silu}) {
+    for (const Kind kind : Activation::kinds()) {
       const auto backend = make_backend(name, DType::f32, 1);
       const Activation f{kind, 0.5};
       const Tensor x = test::tensor(DType::f32, "NC", box), y = x.like(box), dy = x.like(box), dx = x.like(box);
@@ -103,8 +102,8 @@ TEST(Activation, GradientIsTheDerivative) {
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
     Generator random(7);
-    for (int kind = 0; kind <= static_cast<int>(Activation::Kind::silu); ++kind) {
-      const Activation f{static_cast<Activation::Kind>(kind), 0.3};
+    for (const Activation::Kind kind : Activation::kinds()) {
+      const Activation f{kind, 0.3};
       const Tensor x = random.tensor(DType::f64, "NC", rows_box(3, 7)), dy = random.tensor(DType::f64, "NC", x.box());
       const Tensor y = x.like(x.box()), dx = x.like(x.box()), above = x.like(x.box()), below = x.like(x.box());
       backend->activation_forward(f, x, y, {});

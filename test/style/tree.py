@@ -8,7 +8,7 @@ import sources
 
 TOP = set(sources.FOLDERS) | {"meson.build", "meson_options.txt", "README.md", "LICENSE"}
 ONLY_FOLDERS = ["strategies", "src/cli", "src/train", "src"]  # their sources lie in folders
-MOST_LINES = 400
+MOST_LINES = 600
 MOST_LINES_README = 200
 TEXT = sources.CODE | {".py", ".sh", ".md", ".build", ".txt", ".toml", ".in", ".js", ".css", ".html"}
 NOT_USED = re.compile(r"\b(mesh tensor|ghost cell|resharding|shuffle exchange)s?\b", re.IGNORECASE)

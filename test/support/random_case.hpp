@@ -234,7 +234,8 @@ class RandomCase {
   }
 
   Activation draw_activation() {
-    return {static_cast<Activation::Kind>(between(0, static_cast<Index>(Activation::Kind::silu))), 0.3};
+    const auto kinds = Activation::kinds();
+    return {kinds[static_cast<std::size_t>(between(0, std::ssize(kinds) - 1))], 0.3};
   }
 
   Value draw_layer(Model& m, Value t, const std::string& name) {

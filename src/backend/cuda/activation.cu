@@ -3,17 +3,13 @@
 
 namespace partita {
 
-#define PARTITA_ACTIVATION(T, KIND)                                         \
+#define PARTITA_FUNCTION(T, KIND)                                           \
   PARTITA_ELEMENTS(Activate<T, ActivationFunction<Activation::Kind::KIND>>) \
   PARTITA_ELEMENTS(ActivateBackward<T, ActivationFunction<Activation::Kind::KIND>>)
-#define PARTITA_ACTIVATIONS(T)      \
-  PARTITA_ACTIVATION(T, relu)       \
-  PARTITA_ACTIVATION(T, leaky_relu) \
-  PARTITA_ACTIVATION(T, elu)        \
-  PARTITA_ACTIVATION(T, sigmoid)    \
-  PARTITA_ACTIVATION(T, tanh)       \
-  PARTITA_ACTIVATION(T, gelu)       \
-  PARTITA_ACTIVATION(T, silu)
-PARTITA_FOR_TYPES(PARTITA_ACTIVATIONS)
+#define PARTITA_ALL_TYPES(KIND, NEEDS) \
+  PARTITA_FUNCTION(double, KIND)       \
+  PARTITA_FUNCTION(float, KIND)        \
+  PARTITA_FUNCTION(Eigen::bfloat16, KIND) PARTITA_FUNCTION(Eigen::half, KIND)
+PARTITA_ACTIVATIONS(PARTITA_ALL_TYPES)
 
 }  // namespace partita

@@ -10,7 +10,7 @@ namespace partita {
 
 namespace {
 
-const std::array<ScheduleGenerator, 12> generators{{
+const std::array generators = std::to_array<ScheduleGenerator>({
     {ScheduleKind::gpipe, "all forwards, then all backwards (Huang et al. 2019)", "any", schedules::gpipe},
     {ScheduleKind::one_f_one_b, "forwards and backwards alternate (Narayanan et al. 2019; Fan et al. 2021)", "any",
      schedules::one_f_one_b},
@@ -30,8 +30,8 @@ const std::array<ScheduleGenerator, 12> generators{{
     {ScheduleKind::v_half, "as zb-v, in about half of 1f1b's memory (Qi et al. 2024)", "any", schedules::v_half},
     {ScheduleKind::v_min, "as zb-v, in about a third of 1f1b's memory (Qi et al. 2024)", "any", schedules::v_min},
     {ScheduleKind::dualpipe_v, "down the stages and up again, forwards overlap backwards (DeepSeek-AI 2025)",
-     "any; generated for 2p microbatches or more, the surplus is dropped", schedules::dual_pipe_v},
-}};
+     "any; generated for 2p microbatches or more, the surplus is dropped", schedules::dualpipe_v},
+});
 
 void check(const ScheduleRequest& request) {
   const ScheduleKind kind = request.kind;

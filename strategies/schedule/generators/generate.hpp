@@ -6,22 +6,12 @@
 
 namespace partita::schedules {
 
-// One function per generator. All return only forwards and backwards. If a generator needs a certain number of
-// microbatches, the number is rounded up and the surplus dropped (first_microbatches). The rest is still a valid
+// One function per kind, named like it. All return only forwards and backwards. If a generator needs a certain number
+// of microbatches, the number is rounded up and the surplus dropped (first_microbatches). The rest is still a valid
 // schedule, since no microbatch needs another.
-
-Schedule gpipe(const ScheduleRequest& request);
-Schedule one_f_one_b(const ScheduleRequest& request);
-Schedule interleaved(const ScheduleRequest& request);
-Schedule chimera(const ScheduleRequest& request);
-Schedule zb_h1(const ScheduleRequest& request);
-Schedule zb_h2(const ScheduleRequest& request);
-Schedule zb_1p(const ScheduleRequest& request);
-Schedule zb_2p(const ScheduleRequest& request);
-Schedule zb_v(const ScheduleRequest& request);
-Schedule v_half(const ScheduleRequest& request);
-Schedule v_min(const ScheduleRequest& request);
-Schedule dual_pipe_v(const ScheduleRequest& request);
+#define PARTITA_GENERATOR(KIND, NAME, GROUPS, ANY) Schedule KIND(const ScheduleRequest& request);
+PARTITA_SCHEDULE_KINDS(PARTITA_GENERATOR)
+#undef PARTITA_GENERATOR
 
 /// Returns the schedule without the microbatches from `count` on.
 Schedule first_microbatches(Schedule schedule, int count);

@@ -153,7 +153,7 @@ Schedule v_min(const ScheduleRequest& request) {
 
 /// DeepSeek-AI's DualPipeV: eight phases with counts that depend on the stage. Where the original runs a forward and a
 /// backward together, the forward comes first here.
-Schedule dual_pipe_v(const ScheduleRequest& request) {
+Schedule dualpipe_v(const ScheduleRequest& request) {
   const int p = request.stages, m = std::max(request.microbatches, 2 * p);
   Schedule schedule{"dualpipe-v", {}};
   for (int i = 0; i < p; ++i) {

@@ -6,23 +6,27 @@
 
 namespace partita {
 
-/// How the microbatches of a step are arranged on the stages of a pipeline.
-enum class ScheduleKind : std::uint8_t {
-  single,       ///< "single": one microbatch on one stage; no pipeline
-  gpipe,        ///< "gpipe": all forwards, then all backwards (Huang et al. 2019)
-  one_f_one_b,  ///< "1f1b": forwards and backwards in turns (Narayanan et al. 2019; Fan et al. 2021)
-  interleaved,  ///< "interleaved": 1f1b with several groups per stage (Narayanan et al. 2021)
-  chimera,      ///< "chimera": two replicas in opposite directions (Li and Hoefler 2021)
-  zb_h1,        ///< "zb-h1": backward-filter fills the bubble, in the memory of 1f1b (Qi et al. 2023)
-  zb_h2,        ///< "zb-h2": zb-h1 with up to 2p-1 microbatches in flight (Qi et al. 2023)
-  zb_1p,        ///< "zb-1p": scheduled from the given times, with at most p microbatches in memory (Qi et al. 2023)
-  zb_2p,        ///< "zb-2p": zb-1p with at most 2p microbatches in memory (Qi et al. 2023)
-  zb_v,         ///< "zb-v": groups go from the first stage to the last and back, with at most p microbatches in
-                ///< memory (Qi et al. 2024)
-  v_half,       ///< "v-half": zb-v with about half of 1f1b's memory (Qi et al. 2024)
-  v_min,        ///< "v-min": zb-v with about a third of 1f1b's memory (Qi et al. 2024)
-  dualpipe_v,   ///< "dualpipe-v": there and back as zb-v, and forwards overlap with backwards (DeepSeek-AI 2025)
-};
+/// The list of the kinds of pipelines: EACH(kind, name, groups, any). `name` stands in strategy files and on the
+/// command line, `groups` is the number of groups of layers that a stage runs by default, `any` whether it may be
+/// another one.
+#define PARTITA_SCHEDULE_KINDS(EACH)                                                                              \
+  EACH(gpipe, "gpipe", 1, false)            /* all forwards, then all backwards (Huang et al. 2019) */            \
+  EACH(one_f_one_b, "1f1b", 1, false)       /* in turns (Narayanan et al. 2019; Fan et al. 2021) */               \
+  EACH(interleaved, "interleaved", 2, true) /* 1f1b, several groups a stage (Narayanan et al. 2021) */            \
+  EACH(chimera, "chimera", 1, false)        /* two replicas in opposite directions (Li and Hoefler 2021) */       \
+  EACH(zb_h1, "zb-h1", 1, false)   /* backward-filter fills the bubble, in the memory of 1f1b (Qi et al. 2023) */ \
+  EACH(zb_h2, "zb-h2", 1, false)   /* zb-h1 with up to 2p-1 microbatches in flight (Qi et al. 2023) */            \
+  EACH(zb_1p, "zb-1p", 1, false)   /* from the given times, at most p microbatches in memory (Qi et al. 2023) */  \
+  EACH(zb_2p, "zb-2p", 1, false)   /* zb-1p with at most 2p microbatches in memory (Qi et al. 2023) */            \
+  EACH(zb_v, "zb-v", 2, false)     /* down the stages and back, at most p microbatches (Qi et al. 2024) */        \
+  EACH(v_half, "v-half", 2, false) /* zb-v with about half of 1f1b's memory (Qi et al. 2024) */                   \
+  EACH(v_min, "v-min", 2, false)   /* zb-v with about a third of 1f1b's memory (Qi et al. 2024) */                \
+  EACH(dualpipe_v, "dualpipe-v", 2, false) /* down and back, forwards overlap with backwards (DeepSeek-AI 2025) */
+
+/// How the microbatches of a step are arranged on the stages of a pipeline; `single`: one microbatch on one stage.
+#define PARTITA_KIND(KIND, NAME, GROUPS, ANY) , KIND
+enum class ScheduleKind : std::uint8_t { single PARTITA_SCHEDULE_KINDS(PARTITA_KIND) };
+#undef PARTITA_KIND
 
 /// All kinds but `single`.
 std::span<const ScheduleKind> pipeline_kinds();
