@@ -73,17 +73,22 @@ bool within(const CollectiveOption& a, const CollectiveOption& b, const CostTerm
 /// size on the same links.
 bool within(const LayerMovement& a, const LayerMovement& b, const CostTerms& terms) {
   const Movement &mine = a.movement, &other = b.movement;
-  if (mine.route != other.route || mine.kinds != other.kinds || a.pass != b.pass || a.part != b.part ||
-      a.hidden_by != b.hidden_by || a.input != b.input || mine.end - mine.first != other.end - other.first)
+  if (mine.route != other.route || a.pass != b.pass || a.part != b.part || a.hidden_by != b.hidden_by ||
+      a.input != b.input)
     return false;
-  const bool exchange = terms.routes[static_cast<std::size_t>(mine.route)].verb == Verb::exchange;
-  if (!exchange && (mine.messages != other.messages || mine.bytes != other.bytes)) return false;
-  if (mine.first == other.first) return true;
-  for (int i = 0; i < mine.end - mine.first; ++i)
-    if (!within(terms.options[static_cast<std::size_t>(mine.first + i)],
-                terms.options[static_cast<std::size_t>(other.first + i)], terms, exchange))
-      return false;
-  return true;
+  const auto options = [&](const Movement& of) {
+    return std::span(terms.options)
+        .subspan(static_cast<std::size_t>(of.first), static_cast<std::size_t>(of.end - of.first));
+  };
+  const auto each = options(mine), others = options(other);
+  if (terms.routes[static_cast<std::size_t>(mine.route)].verb == Verb::exchange)  // options are directions
+    return std::all_of(each.begin(), each.end(), [&](const auto& x) {
+      return std::any_of(others.begin(), others.end(), [&](const auto& y) { return within(x, y, terms, true); });
+    });
+  if (mine.kinds != other.kinds || mine.messages != other.messages || mine.bytes != other.bytes) return false;
+  return mine.first == other.first ||
+         std::equal(each.begin(), each.end(), others.begin(), others.end(),
+                    [&](const auto& x, const auto& y) { return within(x, y, terms, false); });
 }
 
 /// True if rank `a` takes no longer than rank `b` on any machine: their kernels are equal, and each movement of `a` is
@@ -126,55 +131,73 @@ int CostTermBuilder::number(const Route& route) {
 
 namespace {
 
-/// Calls visit(peer, traffic) for what the rank sends to its peers or, if that comes from farther away, for what it
-/// receives: a rank sends and receives at the same time.
-template <class Visit>
-void each_peer(const Machine& machine, const PlannedTraffic& item, int world_rank, Visit&& visit) {
-  int sent = 0, received = 0;  // the farthest levels
-  for (const PeerTraffic& each : item.peers) {
-    const int level = machine.level_of(world_rank, world_rank + each.peer);
-    if (each.sent.messages > 0) sent = std::max(sent, level);
-    if (each.received.messages > 0) received = std::max(received, level);
+/// The messages of an exchange in one direction that cross one level. They share its links with the messages of as
+/// many ranks as the farthest of them demands. If pairs of ranks have links of their own, these are busy at the same
+/// time, so that the pair that takes longest counts.
+struct LevelMessages {
+  Link link;
+  Traffic traffic;
+
+  void add(const Level& level, const Link& to, const Traffic& more) {
+    const Index messages = traffic.messages + more.messages;
+    if (level.pairs.empty()) {
+      link.sharing = std::max(link.sharing, to.sharing);
+      traffic.bytes += more.bytes;
+    } else if (more.bytes * link.width >= traffic.bytes * to.width) {
+      *this = {to, more};
+    }
+    traffic.messages = messages;
   }
-  for (const PeerTraffic& each : item.peers)
-    if (const Traffic& traffic = received > sent ? each.received : each.sent; traffic.messages > 0)
-      visit(world_rank + each.peer, traffic);
+};
+
+/// Returns the messages that a rank sends, or those that it receives, by level.
+std::vector<LevelMessages> messages_by_level(const Machine& machine, const PlannedTraffic& item, int world_rank,
+                                             Traffic PeerTraffic::*direction) {
+  std::vector<LevelMessages> all;
+  for (const PeerTraffic& peer : item.peers) {
+    const Traffic& traffic = peer.*direction;
+    if (traffic.messages == 0) continue;
+    const Link link = links_of(machine, world_rank, world_rank + peer.peer);
+    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& e) { return e.link.level == link.level; });
+    found == all.end() ? all.push_back({link, traffic})
+                       : found->add(machine.levels[static_cast<std::size_t>(link.level)], link, traffic);
+  }
+  return all;
 }
 
 }  // namespace
 
-/// An exchange has one option, with all its messages. Those of one level share its links with the messages of as many
-/// ranks as the farthest of them demands.
+/// An exchange has one option, with all its messages. A rank sends and receives at the same time. If the two differ,
+/// they count as two ways in which ranks lie, of which the slower one counts.
 Movement CostTermBuilder::exchange(const PlannedTraffic& item, int world_rank) {
-  const auto first = static_cast<int>(terms_.options.size()), uses = static_cast<int>(terms_.uses.size());
-  std::vector<std::pair<Link, Traffic>> by_level;
-  each_peer(machine_, item, world_rank, [&](int peer, const Traffic& traffic) {
-    const Link link = links_of(machine_, world_rank, peer);
-    auto found = std::find_if(by_level.begin(), by_level.end(),
-                              [&](const auto& each) { return each.first.level == link.level; });
-    if (found == by_level.end()) found = by_level.insert(found, {link, {}});
-    if (machine_.levels[static_cast<std::size_t>(link.level)].pairs.empty()) {
-      found->first.sharing = std::max(found->first.sharing, link.sharing);
-      found->second += traffic;
-    } else {  // each pair has links of its own, which are busy at the same time
-      const Index messages = found->second.messages + traffic.messages;
-      if (traffic.bytes * found->first.width >= found->second.bytes * link.width) *found = {link, traffic};
-      found->second.messages = messages;
-    }
-  });
+  const auto first = static_cast<int>(terms_.options.size());
   int farthest = 0;
-  for (const auto& [link, traffic] : by_level) {
-    farthest = std::max(farthest, link.level);
-    terms_.uses.push_back(
-        {terms_.number(link), static_cast<double>(traffic.messages), static_cast<double>(traffic.bytes)});
-  }
-  CollectiveOption all;
-  all.turns = item.turns;
-  all.first = uses;
-  all.end = static_cast<int>(terms_.uses.size());
-  terms_.options.push_back(all);
-  return {number({Verb::exchange, farthest, 2, 1}), static_cast<double>(item.traffic.messages),
-          static_cast<double>(item.traffic.bytes), first, first + 1};
+  const auto add = [&](const std::vector<LinkUse>& uses) {
+    CollectiveOption option;
+    option.turns = item.turns;
+    option.first = static_cast<int>(terms_.uses.size());
+    terms_.uses.insert(terms_.uses.end(), uses.begin(), uses.end());
+    option.end = static_cast<int>(terms_.uses.size());
+    terms_.options.push_back(option);
+  };
+  const auto uses_of = [&](Traffic PeerTraffic::*direction) {
+    std::vector<LinkUse> uses;
+    for (const auto& [link, traffic] : messages_by_level(machine_, item, world_rank, direction)) {
+      farthest = std::max(farthest, link.level);
+      uses.push_back({terms_.number(link), static_cast<double>(traffic.messages), static_cast<double>(traffic.bytes)});
+    }
+    return uses;
+  };
+  const auto sent = uses_of(&PeerTraffic::sent), received = uses_of(&PeerTraffic::received);
+  if (!sent.empty()) add(sent);
+  if (received != sent && !received.empty()) add(received);
+  const auto end = static_cast<int>(terms_.options.size());
+  return {number({Verb::exchange, farthest, 2, 1}),
+          static_cast<double>(item.traffic.messages),
+          static_cast<double>(item.traffic.bytes),
+          first,
+          end,
+          end - first};
 }
 
 /// `spans`: where the ranks lie, in as many ways as there are `kinds`, one after the other.
@@ -210,8 +233,9 @@ KernelTerm CostTermBuilder::kernel(int layer, int rank) const {
 }
 
 /// Adds the messages of a microbatch inside the layer's stage, each with the computation that hides it.
-void CostTermBuilder::add_traffic(LayerWork& work, const LayerPlan& layer, int index, int rank) {
-  OpTraffic traffic(plan_, layer, index, 0, plan_.grid_of(index).first_rank() + rank);
+void CostTermBuilder::add_traffic(LayerWork& work, const LayerPlan& layer, int index, int replica, int rank) {
+  OpTraffic traffic(plan_, layer, index, replica, plan_.grid_of(index, replica).first_rank() + rank);
+  traffic.keep_received();
   constexpr std::size_t none = static_cast<std::size_t>(-1);
   std::size_t started = none;  // the first item that travels since start_backward, until backward_data waits for it
   const auto add = [&](const StepOp& op) {
@@ -255,19 +279,19 @@ const std::vector<int>& CostTermBuilder::ranks(int stage, AxisSet every) {
   return ranks = inner == 0 ? std::vector{0} : std::vector{0, inner};
 }
 
-std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder) {
-  const LayerPlan& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
-  const Grid& grid = plan_.grid_of(index);
+std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder, int replica) {
+  const LayerPlan& layer = plan_.layers_of(replica, of_remainder)[static_cast<std::size_t>(index)];
+  const Grid& grid = plan_.grid_of(index, replica);
   const AxisSet even = symmetric_axes(layer);
   EquivalentRanks<LayerWork> work_of_ranks;
   LayerKernels kernels = kernels_.of(layer);
   std::vector<RankTerms> kept;
-  for (const int rank : ranks(plan_.stage_of(index), irregular_axes(layer))) {
+  for (const int rank : ranks(plan_.stage_of(index, replica), irregular_axes(layer))) {
     const int first = representative_rank(grid, rank, even);
     const auto [work, inserted] = work_of_ranks.entry(first);
     if (inserted) {
       work->kernel = kernels_.on_rank(kernels, first);
-      add_traffic(*work, layer, index, first);
+      add_traffic(*work, layer, index, replica, first);
     } else if (is_flat()) {
       continue;
     }
@@ -284,7 +308,7 @@ RankTerms CostTermBuilder::layer_on(int index, int rank) {
   const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
   LayerKernels kernels = kernels_.of(layer);
   LayerWork work{kernels_.on_rank(kernels, rank), {}, {}};
-  add_traffic(work, layer, index, rank);
+  add_traffic(work, layer, index, 0, rank);
   return on_rank(work, plan_.grid_of(index), rank);
 }
 
@@ -346,14 +370,14 @@ UpdateTerms CostTermBuilder::update(int group) const {
   return most;
 }
 
-std::vector<Movement> CostTermBuilder::transfer(const StepOp& op) {
-  const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(op.layer)];
+std::vector<Movement> CostTermBuilder::transfer(const StepOp& op, int replica) {
+  const LayerPlan& layer = plan_.layers_of(replica, false)[static_cast<std::size_t>(op.layer)];
   const StageBoundary& boundary = layer.sends_to_stages[static_cast<std::size_t>(op.part)];
   const StepOp received{StepOp::Kind::receive_input, false, op.part, op.layer};
   std::vector<Movement> all;
   for (const auto& [layout, end] : {std::pair(&boundary.from, &op), std::pair(&boundary.to, &received)})
     for (const int rank : representatives(layout->grid(), machine_)) {
-      OpTraffic traffic(plan_, layer, op.layer, 0, layout->grid().first_rank() + rank);
+      OpTraffic traffic(plan_, layer, op.layer, replica, layout->grid().first_rank() + rank);
       traffic.add_transfer(*end);
       for (const auto& item : traffic.list()) all.push_back(movement(item, layout->grid(), rank));
     }

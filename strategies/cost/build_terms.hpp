@@ -26,9 +26,9 @@ class CostTermBuilder {
   const CostTerms& terms() const { return terms_; }
   CostTerms take() && { return std::move(terms_); }
 
-  /// Returns the terms of one microbatch, of the larger size or of the remainder, on the representatives of the layer's
-  /// grid. Leaves out ranks that can never take longer than another.
-  std::vector<RankTerms> layer(int layer, bool of_remainder);
+  /// Returns the terms of one microbatch of a replica, of the larger size or of the remainder, on the representatives
+  /// of the layer's grid. Leaves out ranks that can never take longer than another.
+  std::vector<RankTerms> layer(int layer, bool of_remainder, int replica = 0);
   /// Returns the terms of one microbatch of the larger size on a rank of the layer's grid.
   RankTerms layer_on(int layer, int rank);
   /// Returns the gradient sums of a layer on each examined rank; empty if the layer completes nothing.
@@ -37,7 +37,7 @@ class CostTermBuilder {
   UpdateTerms update(int group) const;
   /// Returns one transfer of a layer between stages, of an operation send_output: one entry per representative that
   /// sends or receives.
-  std::vector<Movement> transfer(const StepOp& op);
+  std::vector<Movement> transfer(const StepOp& op, int replica);
   /// Returns the terms of one item of traffic of a rank of the grid.
   Movement movement(const PlannedTraffic& item, const Grid& grid, int rank);
   KernelTerm kernel(int layer, int rank) const;
@@ -60,7 +60,7 @@ class CostTermBuilder {
     std::vector<PlannedTraffic> items;
     std::vector<int> hidden_by;  // by item: as LayerMovement::hidden_by
   };
-  void add_traffic(LayerWork& work, const LayerPlan& layer, int index, int rank);
+  void add_traffic(LayerWork& work, const LayerPlan& layer, int index, int replica, int rank);
   RankTerms on_rank(const LayerWork& work, const Grid& grid, int rank);
   const std::vector<int>& ranks(int stage, AxisSet every);
   std::optional<AxisSet> even_sums(int layer);

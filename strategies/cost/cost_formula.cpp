@@ -38,11 +38,14 @@ std::string print_units(const std::vector<int>& units) {
   return text + " ranks";
 }
 
-double share_of_larger_microbatches(const Plan& plan) {
-  if (plan.remainder_layers.empty()) return 1;
+/// The share of a replica's microbatches that are of the larger size.
+double share_of_larger_microbatches(const Plan& plan, int replica) {
+  const int all = plan.microbatches_of(replica);
+  if (plan.remainder_layers.empty() || all == 0) return 1;
   int count = 0;
-  for (int j = 0; j < plan.microbatches; ++j) count += plan.samples(j).extent() == plan.samples(0).extent() ? 1 : 0;
-  return static_cast<double>(count) / plan.microbatches;
+  for (int j = 0; j < plan.microbatches; ++j)
+    if (plan.replica_of(j) == replica && plan.samples(j).extent() == plan.samples(0).extent()) ++count;
+  return static_cast<double>(count) / all;
 }
 
 }  // namespace
@@ -54,21 +57,12 @@ class CostFormula::Parts {
         known_(known),
         units_(units(machine)),
         graph_(graph_of(plan)),
-        actions_(microbatch_actions(plan.workload.training, splits_backward(plan.schedule))),
-        larger_share_(share_of_larger_microbatches(plan)) {
+        actions_(microbatch_actions(plan.workload.training, splits_backward(plan.schedule))) {
     CostTermBuilder builder(plan, machine, times, splits_backward(plan.schedule));
-    groups_.resize(plan.stage_of_group.size());
-    TermsCache cache;
-    for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-      const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
-      groups_[static_cast<std::size_t>(layer.group)].layers.push_back({i, distinct_number(builder, cache, i), -1});
-      add_transfers(builder, layer, i);
-    }
-    for (std::size_t group = 0; group < groups_.size(); ++group) {
-      groups_[group].counts = count_distinct(groups_[group].layers);
-      order_layers(builder, groups_[group]);
-      if (plan.workload.training) add_update(builder, static_cast<int>(group));
-    }
+    std::vector<int> sums;  // by layer: both replicas wait for each other, so that these are the same for both
+    for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) sums.push_back(add_sums(builder, i));
+    for (int replica = 0; replica < plan.replicas(); ++replica)
+      replicas_.push_back(add_replica(builder, replica, sums));
     terms_ = std::move(builder).take();
   }
 
@@ -90,14 +84,9 @@ class CostFormula::Parts {
     static_cast<StepCost&>(cost) = parts(priced, cost.simulation.makespan, pipeline);
     cost.bubble_rate = pipeline.bubble_rate;
     cost.samples_per_second = static_cast<double>(plan_.workload.batch) / cost.seconds;
-    cost.layers.resize(plan_.layers.size());
-    for (const Group& group : groups_)
-      for (const auto& [layer, distinct, sums] : group.layers) {
-        LayerCost& layer_cost = cost.layers[static_cast<std::size_t>(layer)];
-        layer_cost = priced.layers[static_cast<std::size_t>(distinct)];
-        if (sums >= 0) layer_cost.grad_reduce = priced.sums[static_cast<std::size_t>(sums)].seconds;
-      }
-    cost.transfers = priced.transfers;
+    cost.layers = layers_of(replicas_.front(), priced);
+    if (replicas_.size() > 1) cost.second_layers = layers_of(replicas_.back(), priced);
+    cost.transfers = priced.replicas.front().transfers;
     std::call_once(worst_ranks_once_, [&] { worst_ranks_ = worst_ranks(plan_); });
     cost.memory = worst_ranks_.memory;
     cost.memory_rank = worst_ranks_.memory_rank;
@@ -120,11 +109,17 @@ class CostFormula::Parts {
   /// Numbers of layer_terms_ or layer_costs_, for a microbatch of the larger and of the smaller size; -1: no such size.
   struct Sizes {
     int larger = 0, smaller = -1;
+    double larger_share = 1;  ///< the share of the replica's microbatches that are of the larger size
   };
   struct Transfer {
     int from = 0, to = 0;   // groups
     bool gradient = false;  // the output's gradient comes back
     std::vector<Movement> ranks;
+  };
+  /// All layers on the stages of one replica.
+  struct Replica {
+    std::vector<Group> groups;
+    std::vector<Transfer> transfers;
   };
   /// A simulated schedule.
   struct Pipeline {
@@ -132,12 +127,15 @@ class CostFormula::Parts {
     std::vector<double> busy;  // by stage
     double bubble_rate = 0;
   };
-  struct Priced {
-    std::vector<LayerCost> layers;  // by index in distinct_
-    std::vector<GradReduceCost> sums;
+  struct PricedReplica {
     std::vector<double> transfers;  // seconds by edge
     std::vector<double> busy;       // by group: seconds that the transfers of a microbatch keep its ranks busy
     std::vector<double> hidden;     // by group: seconds of gradient sums that computation hides
+  };
+  struct Priced {
+    std::vector<LayerCost> layers;  // by index in distinct_
+    std::vector<GradReduceCost> sums;
+    std::vector<PricedReplica> replicas;
     ScheduleTimes times;
   };
   /// A layer and the index of its terms in layer_terms_.
@@ -159,45 +157,60 @@ class CostFormula::Parts {
     std::pmr::unordered_map<std::size_t, std::pmr::vector<KnownLayer>> layers{&memory};  // by cost_hash
   };
 
+  Replica add_replica(CostTermBuilder& builder, int number, const std::vector<int>& sums) {
+    Replica replica;
+    replica.groups.resize(plan_.stage_of_group.size());
+    const double larger_share = share_of_larger_microbatches(plan_, number);
+    TermsCache cache;
+    const auto& layers = plan_.layers_of(number, false);
+    for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+      const LayerPlan& layer = layers[static_cast<std::size_t>(i)];
+      const int distinct = distinct_number(builder, cache, i, number, larger_share);
+      replica.groups[static_cast<std::size_t>(layer.group)].layers.push_back(
+          {i, distinct, sums[static_cast<std::size_t>(i)]});
+      add_transfers(builder, layer, i, number, replica.transfers);
+    }
+    for (std::size_t i = 0; i < replica.groups.size(); ++i) {
+      Group& group = replica.groups[i];
+      group.counts = count_distinct(group.layers);
+      order_layers(group);
+      if (plan_.workload.training) group.update = builder.update(static_cast<int>(i));
+    }
+    return replica;
+  }
+
   /// Adds the transfers of a layer's output to other stages, and notes whether its gradient comes back.
-  void add_transfers(CostTermBuilder& builder, const LayerPlan& layer, int index) {
+  void add_transfers(CostTermBuilder& builder, const LayerPlan& layer, int index, int replica,
+                     std::vector<Transfer>& transfers) {
     using enum StepOp::Kind;
     for (const auto& boundary : layer.sends_to_stages)
       each_transfer_op(layer, index, send_output, boundary.group, [&](const StepOp& op) {
-        Transfer transfer{layer.group, boundary.group, false, builder.transfer(op)};
+        Transfer transfer{layer.group, boundary.group, false, builder.transfer(op, replica)};
         const auto comes_back = [&](const StepOp&) { transfer.gradient = true; };
         if (plan_.workload.training) each_transfer_op(layer, index, send_gradient, boundary.group, comes_back);
-        transfers_.push_back(std::move(transfer));
+        transfers.push_back(std::move(transfer));
       });
   }
 
-  /// Brings the layers of a group, which are in model order, into the order of the last action of a microbatch, and
-  /// adds the sums of gradients that start there.
-  void order_layers(CostTermBuilder& builder, Group& group) {
+  /// Brings the layers of a group, which are in model order, into the order of the last action of a microbatch.
+  void order_layers(Group& group) const {
     const auto layers = std::exchange(group.layers, {});
-    each_layer_of(actions_.back(), 0, static_cast<int>(layers.size()), [&](int i) {
-      Layer layer = layers[static_cast<std::size_t>(i)];
-      const auto sum = [&](const StepOp& op) {
-        if (op.kind == StepOp::Kind::sum_gradients) layer.sums = add_sums(builder, layer.index);
-      };
-      const LayerPlan& bound = plan_.layers[static_cast<std::size_t>(layer.index)];
-      if (plan_.workload.training) each_end_op(bound, layer.index, actions_.back(), true, sum);
-      group.layers.push_back(layer);
-    });
+    each_layer_of(actions_.back(), 0, static_cast<int>(layers.size()),
+                  [&](int i) { group.layers.push_back(layers[static_cast<std::size_t>(i)]); });
   }
 
   /// Returns the index in sums_ of the gradient sums that a layer completes, or -1.
   int add_sums(CostTermBuilder& builder, int layer) {
+    bool completes = false;
+    const LayerPlan& bound = plan_.layers[static_cast<std::size_t>(layer)];
+    if (plan_.workload.training)
+      each_end_op(bound, layer, actions_.back(), true,
+                  [&](const StepOp& op) { completes |= op.kind == StepOp::Kind::sum_gradients; });
+    if (!completes) return -1;
     auto sums = builder.sums(layer);
     if (sums.empty()) return -1;
     sums_.push_back(std::move(sums));
     return static_cast<int>(sums_.size()) - 1;
-  }
-
-  void add_update(const CostTermBuilder& builder, int group) {
-    each_group_op(plan_, Action::Kind::step, false, [&](const StepOp& op) {
-      if (op.kind == StepOp::Kind::update) groups_[static_cast<std::size_t>(group)].update = builder.update(group);
-    });
   }
 
   static std::vector<std::pair<int, int>> count_distinct(const std::vector<Layer>& layers) {
@@ -207,35 +220,36 @@ class CostFormula::Parts {
   }
 
   /// Returns the layer's index in distinct_. Most layers share their bindings, and thus their terms, with others.
-  int distinct_number(CostTermBuilder& builder, TermsCache& cache, int index) {
+  int distinct_number(CostTermBuilder& builder, TermsCache& cache, int index, int replica, double larger_share) {
     const auto i = static_cast<std::size_t>(index);
-    const LayerPlan& layer = plan_.layers[i];
-    const LayerBinding* smaller = larger_share_ == 1 ? nullptr : plan_.remainder_layers[i].binding.get();
+    const LayerPlan& layer = plan_.layers_of(replica, false)[i];
+    const LayerBinding* smaller = larger_share == 1 ? nullptr : plan_.layers_of(replica, true)[i].binding.get();
     const auto [begin, end] = cache.bindings.equal_range(layer.binding.get());
     const auto bound = std::find_if(begin, end, [&](const auto& each) {
       return each.second.smaller == smaller && each.second.recompute == layer.recompute;
     });
     if (bound != end && layer.sends_to_stages.empty()) return bound->second.number;
-    const std::pair sizes{terms_number(builder, cache, index, false),
-                          smaller == nullptr ? -1 : terms_number(builder, cache, index, true)};
+    const std::pair sizes{terms_number(builder, cache, index, replica, false),
+                          smaller == nullptr ? -1 : terms_number(builder, cache, index, replica, true)};
     const auto [found, inserted] = cache.sizes.try_emplace(sizes, static_cast<int>(distinct_.size()));
-    if (inserted) distinct_.push_back({sizes.first, sizes.second});
+    if (inserted) distinct_.push_back({sizes.first, sizes.second, larger_share});
     if (layer.sends_to_stages.empty())
       cache.bindings.insert({layer.binding.get(), {smaller, layer.recompute, found->second}});
     return found->second;
   }
 
   /// Returns the index of the layer's terms in layer_terms_. Layers of equal cost share one.
-  int terms_number(CostTermBuilder& builder, TermsCache& cache, int index, bool of_remainder) {
-    const LayerPlan& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
+  int terms_number(CostTermBuilder& builder, TermsCache& cache, int index, int replica, bool of_remainder) {
+    const LayerPlan& layer = plan_.layers_of(replica, of_remainder)[static_cast<std::size_t>(index)];
+    const int stage = plan_.stage_of(index, replica);
     auto& candidates = cache.layers[cost_hash(layer)];
-    for (const auto& [other, stage, number] : candidates)
-      if (stage == plan_.stage_of(index) && equivalent_cost(layer, *other)) return number;
+    for (const KnownLayer& each : candidates)
+      if (each.stage == stage && equivalent_cost(layer, *each.layer)) return each.number;
     const bool known = known_ != nullptr;
-    known ? layer_costs_.push_back(known_->of(plan_, index, of_remainder))
-          : layer_terms_.push_back(builder.layer(index, of_remainder));
+    known ? layer_costs_.push_back(known_->of(plan_, index, of_remainder, replica))
+          : layer_terms_.push_back(builder.layer(index, of_remainder, replica));
     const auto number = static_cast<int>(known ? layer_costs_.size() : layer_terms_.size()) - 1;
-    candidates.push_back({&layer, plan_.stage_of(index), number});
+    candidates.push_back({&layer, stage, number});
     return number;
   }
 
@@ -255,26 +269,35 @@ class CostFormula::Parts {
     const MachineRates rates(terms_, machine);
     Priced priced;
     priced.layers.reserve(distinct_.size());
-    for (const auto& [larger, smaller] : distinct_) {
+    for (const auto& [larger, smaller, larger_share] : distinct_) {
       priced.layers.push_back(cost_of(larger, rates));
       if (smaller < 0) continue;
       LayerCost& mean = priced.layers.back();  // weighted by the number of microbatches of each size
       const LayerCost smaller_cost = cost_of(smaller, rates);
       for (PassCost LayerCost::*pass : passes_of_layer) {
-        mean.*pass = mean.*pass * larger_share_;
-        mean.*pass += smaller_cost.*pass * (1 - larger_share_);
+        mean.*pass = mean.*pass * larger_share;
+        mean.*pass += smaller_cost.*pass * (1 - larger_share);
       }
       mean.measured = mean.measured && smaller_cost.measured;
     }
     priced.sums.reserve(sums_.size());
     for (const auto& ranks : sums_) priced.sums.push_back(rates.grad_reduce(ranks));
-    for (const Group& group : groups_) {
-      const auto [times, hidden] = times_of(group, rates, priced);
-      priced.times.groups.push_back(times);
-      priced.hidden.push_back(hidden);
-    }
-    time_transfers(rates, priced);
+    price(replicas_.front(), rates, priced, priced.times.groups, priced.times.edges);
+    if (replicas_.size() > 1)
+      price(replicas_.back(), rates, priced, priced.times.second_groups, priced.times.second_edges);
     return priced;
+  }
+
+  /// Adds a replica to `priced`, with the times of its groups and of its transfers.
+  void price(const Replica& replica, const MachineRates& rates, Priced& priced, std::vector<GroupTimes>& groups,
+             std::vector<double>& edges) const {
+    PricedReplica& added = priced.replicas.emplace_back();
+    for (const Group& group : replica.groups) {
+      const auto [times, hidden] = times_of(group, rates, priced);
+      groups.push_back(times);
+      added.hidden.push_back(hidden);
+    }
+    time_transfers(replica, rates, added, groups, edges);
   }
 
   /// Returns the times of a group, and the seconds of its gradient sums that computation hides. The sums of a bucket
@@ -303,34 +326,49 @@ class CostFormula::Parts {
 
   /// Adds the times of transfers between stages; a gradient takes as long as its output. The part that overlaps with
   /// computation delays neither stage. For half of the rest each stage is busy: one copies out, the other copies in.
-  void time_transfers(const MachineRates& rates, Priced& priced) const {
-    const auto edges = static_cast<std::size_t>(graph_.edges());
-    priced.transfers.assign(edges, 0);
-    priced.times.edges.assign(edges, 0);
-    priced.busy.assign(groups_.size(), 0);
-    for (const auto& [from, to, gradient, ranks] : transfers_) {
+  void time_transfers(const Replica& replica, const MachineRates& rates, PricedReplica& priced,
+                      std::vector<GroupTimes>& groups, std::vector<double>& edges) const {
+    edges.assign(static_cast<std::size_t>(graph_.edges()), 0);
+    priced.transfers.assign(edges.size(), 0);
+    priced.busy.assign(groups.size(), 0);
+    for (const auto& [from, to, gradient, ranks] : replica.transfers) {
       const StageTransfer transfer = rates.transfer(ranks);
       const auto edge = static_cast<std::size_t>(graph_.edge(from, to));
       priced.transfers[edge] += transfer.seconds;
-      priced.times.edges[edge] += transfer.seconds * transfer.overlap;
+      edges[edge] += transfer.seconds * transfer.overlap;
       const double busy = transfer.seconds * (1 - transfer.overlap) / 2;
       for (const int each : {from, to}) {
         const auto group = static_cast<std::size_t>(each);
-        priced.times.groups[group].forward += busy;
-        if (gradient) priced.times.groups[group].backward_data += busy;
+        groups[group].forward += busy;
+        if (gradient) groups[group].backward_data += busy;
         priced.busy[group] += gradient ? 2 * busy : busy;
       }
     }
   }
 
+  /// Returns what the layers of a replica cost, by the number of the layer.
+  std::vector<LayerCost> layers_of(const Replica& replica, const Priced& priced) const {
+    std::vector<LayerCost> costs(plan_.layers.size());
+    for (const Group& group : replica.groups)
+      for (const Layer& layer : group.layers) {
+        LayerCost& cost = costs[static_cast<std::size_t>(layer.index)];
+        cost = priced.layers[static_cast<std::size_t>(layer.distinct)];
+        if (layer.sums >= 0) cost.grad_reduce = priced.sums[static_cast<std::size_t>(layer.sums)].seconds;
+      }
+    return costs;
+  }
+
   /// Simulates the schedule as if nothing had to wait for transfers between stages. What it waits for then is the
   /// bubble; what transfers add is no bubble, and more microbatches do not help against it.
   Pipeline without_transfers(const Priced& priced, const Simulation& simulation) const {
-    const auto& edges = priced.times.edges;
-    if (std::all_of(edges.begin(), edges.end(), [](double seconds) { return seconds == 0; }))
+    const auto all_zero = [](const std::vector<double>& seconds) {
+      return std::all_of(seconds.begin(), seconds.end(), [](double each) { return each == 0; });
+    };
+    if (all_zero(priced.times.edges) && all_zero(priced.times.second_edges))
       return {simulation.makespan, simulation.busy, simulation.bubble_rate()};
     ScheduleTimes times = priced.times;
-    times.edges.assign(edges.size(), 0);
+    times.edges.assign(times.edges.size(), 0);
+    times.second_edges.clear();
     const Simulation without = simulate(plan_.schedule, graph_, times);
     return {without.makespan, without.busy, without.bubble_rate()};
   }
@@ -339,17 +377,19 @@ class CostFormula::Parts {
   StepCost parts(const Priced& priced, double makespan, const Pipeline& pipeline) const {
     const auto& busy = pipeline.busy;
     StepCost cost{makespan, {}, static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin())};
-    for (std::size_t i = 0; i < groups_.size(); ++i) {
-      const int replica = plan_.replica_on(static_cast<int>(i), cost.stage);
-      if (replica < 0) continue;
-      const double microbatches = plan_.microbatches_of(replica);
-      for (const auto& [distinct, layers] : groups_[i].counts)
+    for (std::size_t i = 0; i < plan_.stage_of_group.size(); ++i) {
+      const int number = plan_.replica_on(static_cast<int>(i), cost.stage);
+      if (number < 0) continue;
+      const auto r = static_cast<std::size_t>(number);
+      const double microbatches = plan_.microbatches_of(number);
+      const auto& times = number == 0 ? priced.times.groups : priced.times.second_groups;
+      for (const auto& [distinct, layers] : replicas_[r].groups[i].counts)
         for (const PassCost LayerCost::*pass : passes_of_layer)
           cost.parts.passes += priced.layers[static_cast<std::size_t>(distinct)].*pass * (layers * microbatches);
-      cost.parts.transfers += priced.busy[i] * microbatches;
-      cost.parts.grad_reduce += priced.times.groups[i].reduce;
-      cost.parts.hidden += priced.hidden[i];
-      cost.parts.update += priced.times.groups[i].step;
+      cost.parts.transfers += priced.replicas[r].busy[i] * microbatches;
+      cost.parts.grad_reduce += times[i].reduce;
+      cost.parts.hidden += priced.replicas[r].hidden[i];
+      cost.parts.update += times[i].step;
     }
     cost.parts.hidden += cost.parts.passes.hidden;
     cost.parts.bubble = pipeline.makespan - busy[static_cast<std::size_t>(cost.stage)];
@@ -362,14 +402,12 @@ class CostFormula::Parts {
   std::vector<int> units_;  // ranks per unit, by level
   GroupGraph graph_;
   std::span<const Action::Kind> actions_;  // of a microbatch
-  double larger_share_;                    // the share of microbatches of the larger size
   CostTerms terms_;
   std::vector<std::vector<RankTerms>> layer_terms_;  // one per distinct layer and microbatch size
   std::vector<LayerCost> layer_costs_;               // instead of layer_terms_, if they are known
   std::vector<Sizes> distinct_;
   std::vector<std::vector<GradReduceTerms>> sums_;
-  std::vector<Group> groups_;
-  std::vector<Transfer> transfers_;
+  std::vector<Replica> replicas_;  // one, or two (Chimera)
   mutable std::once_flag worst_ranks_once_;
   mutable WorstRanks worst_ranks_;
 };

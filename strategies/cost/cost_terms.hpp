@@ -27,7 +27,7 @@ struct Movement {
   /// collective lie in different ways, e.g. 9 ranks on nodes of 8, the range has all options of each, one after the
   /// other. The ranks run the same option, which takes as long as for the slowest of them.
   int first = 0, end = 0;
-  int kinds = 1;  ///< in how many ways they lie
+  int kinds = 1;  ///< in how many ways they lie; of an exchange: 2 if what a rank sends and receives differs
 };
 
 /// A value of LayerMovement::hidden_by: the forward that a backward pass recomputes.

@@ -25,17 +25,6 @@ double total(const LayerCost& cost) {
 
 }  // namespace
 
-Seconds& Seconds::operator+=(const Seconds& other) {
-  exposed += other.exposed;
-  hidden += other.hidden;
-  return *this;
-}
-
-void Seconds::at_least(const Seconds& other) {
-  exposed = std::max(exposed, other.exposed);
-  hidden = std::max(hidden, other.hidden);
-}
-
 MachineRates::MachineRates(const CostTerms& terms, const Machine& machine)
     : terms_(terms), machine_(machine), memory_(machine.bandwidth_of_each(terms.ranks)), gamma_(3 / memory_) {
   for (const KernelKind kind : {KernelKind::others, KernelKind::conv, KernelKind::product}) {
@@ -65,10 +54,6 @@ double MachineRates::seconds(const CollectiveOption& option) const {
     slowest = std::max(slowest, seconds(use));
   }
   return (option.together ? slowest : sum) + combining_seconds(option.combined);
-}
-
-const CollectiveOption& MachineRates::of_kind(const Movement& movement, int kind, int number) const {
-  return terms_.options[static_cast<std::size_t>(movement.first + kind * options(movement) + number)];
 }
 
 const CollectiveOption& MachineRates::option(const Movement& movement, int number) const {
@@ -105,6 +90,7 @@ double MachineRates::seconds(const Movement& movement, int number) const {
 /// Levels that are busy at the same time keep the rank from computing as long as the one that does so longest.
 double MachineRates::overlap(const Movement& movement, int number) const {
   const CollectiveOption& first = of_kind(movement, 0, number);
+  if (movement.kinds == 1 && first.end - first.first == 1) return rate(uses(first).front()).overlap;
   Seconds sum, slowest;
   const auto add = [&](std::span<const LinkUse> all) {
     for (const LinkUse& use : all) {
@@ -118,15 +104,12 @@ double MachineRates::overlap(const Movement& movement, int number) const {
   return slowest.hidden > 0 ? 1 - slowest.exposed / slowest.hidden : 0;
 }
 
-int MachineRates::cheapest(const Movement& movement) const {
-  int best = 0;  // the first one is flat
-  double least = seconds(movement, 0);
+MachineRates::Choice MachineRates::cheapest(const Movement& movement) const {
+  Choice best{0, seconds(movement, 0)};  // the first one is flat
   for (int number = 1; number < options(movement); ++number)
     if (const double seconds = this->seconds(movement, number);
-        seconds < least && machine_.collectives.has(of_kind(movement, 0, number).levels)) {
-      least = seconds;
-      best = number;
-    }
+        seconds < best.seconds && machine_.collectives.has(of_kind(movement, 0, number).levels))
+      best = {number, seconds};
   return best;
 }
 
@@ -136,18 +119,27 @@ double MachineRates::exchange_seconds(const LinkUse& use, double turns) const {
   return std::min(use.rounds, turns) * link.latency + use.bytes * link.per_byte;
 }
 
+Seconds MachineRates::exchange_seconds(const CollectiveOption& messages) const {
+  Seconds sum;
+  for (const LinkUse& use : uses(messages)) sum += split(exchange_seconds(use, messages.turns), rate(use).overlap);
+  return sum;
+}
+
+const CollectiveOption& MachineRates::slower_direction(const Movement& exchange) const {
+  const CollectiveOption &first = of_kind(exchange, 0, 0), &last = of_kind(exchange, exchange.kinds - 1, 0);
+  return exchange_seconds(last).total() > exchange_seconds(first).total() ? last : first;
+}
+
 Seconds MachineRates::seconds(const Movement& movement) const {
   if (terms_.routes[static_cast<std::size_t>(movement.route)].verb == Verb::exchange) {
-    const CollectiveOption& messages = option(movement, 0);
-    Seconds sum;
-    for (const LinkUse& use : uses(messages)) sum += split(exchange_seconds(use, messages.turns), rate(use).overlap);
-    return sum;
+    Seconds most;
+    for (int kind = 0; kind < movement.kinds; ++kind) most.at_least(exchange_seconds(of_kind(movement, kind, 0)));
+    return most;
   }
-  const int number = cheapest(movement);
+  const Choice best = cheapest(movement);
   const Curve* const measured = this->measured(movement);
-  const double once =
-      measured != nullptr ? measured->seconds(movement.bytes / movement.messages) : seconds(movement, number);
-  return split(movement.messages * once, overlap(movement, number));
+  const double once = measured != nullptr ? measured->seconds(movement.bytes / movement.messages) : best.seconds;
+  return split(movement.messages * once, overlap(movement, best.number));
 }
 
 double MachineRates::share(const KernelTerm& kernel) const {

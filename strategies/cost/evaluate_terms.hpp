@@ -2,6 +2,7 @@
 
 #include "strategies/cost/cost_terms.hpp"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <vector>
@@ -12,8 +13,15 @@ namespace partita {
 /// be two: if one rank stood for both, a faster link could make another one stand for them, with more to wait for.
 struct Seconds {
   double exposed = 0, hidden = 0;
-  Seconds& operator+=(const Seconds& other);
-  void at_least(const Seconds& other);
+  Seconds& operator+=(const Seconds& other) {
+    exposed += other.exposed;
+    hidden += other.hidden;
+    return *this;
+  }
+  void at_least(const Seconds& other) {
+    exposed = std::max(exposed, other.exposed);
+    hidden = std::max(hidden, other.hidden);
+  }
   double total() const { return exposed + hidden; }
   double overlap() const { return total() > 0 ? hidden / total() : 0; }
 };
@@ -36,6 +44,8 @@ class MachineRates {
   Seconds seconds(const Movement& movement) const;
   /// Returns the seconds of messages of an exchange over one kind of links; `turns` as in CollectiveOption.
   double exchange_seconds(const LinkUse& use, double turns) const;
+  /// Returns the messages of an exchange in the direction that takes longer.
+  const CollectiveOption& slower_direction(const Movement& exchange) const;
   /// Returns the seconds of one call of a collective by one of its options.
   double seconds(const CollectiveOption& option) const;
   /// Returns the share of the seconds of one of the options that can overlap with computation.
@@ -44,8 +54,13 @@ class MachineRates {
   double memory_bandwidth() const { return memory_; }
   /// Returns the seconds to add bytes to as many others.
   double combining_seconds(double bytes) const { return bytes * gamma_; }
-  /// Returns the number of the cheapest option of a collective.
-  int cheapest(const Movement& movement) const;
+  /// One of the options of a collective, and the seconds of one call.
+  struct Choice {
+    int number = 0;
+    double seconds = 0;
+  };
+  /// Returns the cheapest option of a collective.
+  Choice cheapest(const Movement& movement) const;
   /// Returns the number of ways to run a movement.
   int options(const Movement& movement) const { return (movement.end - movement.first) / movement.kinds; }
   /// Returns one of them, as the ranks run it that take longest.
@@ -73,9 +88,13 @@ class MachineRates {
   }
 
  private:
+  Seconds exchange_seconds(const CollectiveOption& messages) const;
   double seconds(const LinkUse& use) const { return use.rounds * rate(use).latency + use.bytes * rate(use).per_byte; }
   /// As one of the kinds of ranks runs it.
-  const CollectiveOption& of_kind(const Movement& movement, int kind, int number) const;
+  const CollectiveOption& of_kind(const Movement& movement, int kind, int number) const {
+    const int first = kind == 0 ? movement.first : movement.first + kind * options(movement);
+    return terms_.options[static_cast<std::size_t>(first + number)];
+  }
 
   const CostTerms& terms_;
   const Machine& machine_;

@@ -71,19 +71,28 @@ std::string formula(const Priced& priced, const LinkUse& use, std::string_view w
                      rate(level.bandwidth.value, "B"), level.bandwidth.source, level.name);
 }
 
-/// One of the options of a movement.
-std::string formula(const Priced& priced, const Movement& movement, int number, std::string_view what) {
-  const CollectiveOption& option = priced.rates.option(movement, number);
+std::string sum_of(const Priced& priced, std::span<const LinkUse> uses, std::string_view what, double turns) {
   std::string text;
-  for (const LinkUse& use : priced.rates.waited_for(movement, number))
-    text += (text.empty() ? "" : " + ") + formula(priced, use, what, option.turns);
-  return option.together ? fmt::format("the slowest of {}", text) : text;
+  for (const LinkUse& use : uses) text += (text.empty() ? "" : " + ") + formula(priced, use, what, turns);
+  return text;
+}
+
+/// The messages of an exchange in the direction that takes longer.
+std::string exchange_formula(const Priced& priced, const Movement& movement) {
+  const CollectiveOption& option = priced.rates.slower_direction(movement);
+  return sum_of(priced, priced.rates.uses(option), "message", option.turns);
+}
+
+/// One of the options of a collective.
+std::string formula(const Priced& priced, const Movement& movement, int number) {
+  const std::string text = sum_of(priced, priced.rates.waited_for(movement, number), "round", 1);
+  return priced.rates.option(movement, number).together ? fmt::format("the slowest of {}", text) : text;
 }
 
 /// e.g. "ring 27.98 ms, rabenseifner by levels 4.6 ms", the cheapest first.
 std::string alternatives(const Priced& priced, const Movement& movement) {
   std::vector<std::pair<double, std::string>> all;
-  const int best = priced.rates.cheapest(movement);
+  const int best = priced.rates.cheapest(movement).number;
   constexpr double never = 1e6;  // seconds: switches that cannot add
   for (int number = 0; number < priced.rates.options(movement); ++number) {
     const CollectiveOption& option = priced.rates.option(movement, number);
@@ -100,15 +109,15 @@ std::string alternatives(const Priced& priced, const Movement& movement) {
 
 std::string formula(const Priced& priced, const PlannedTraffic& item, const Movement& movement) {
   const Route& route = priced.terms.routes[static_cast<std::size_t>(movement.route)];
-  if (item.verb == Verb::exchange) return formula(priced, movement, 0, "message");
+  if (item.verb == Verb::exchange) return exchange_formula(priced, movement);
   if (const Curve* const measured = priced.rates.measured(movement))
     return fmt::format("{} x the {} of {} bytes among {} ranks of level \"{}\" ({})", item.traffic.messages,
                        partita::name(item.verb), movement.bytes / movement.messages, route.ranks,
                        priced.machine.levels[static_cast<std::size_t>(route.level)].name, measured->source);
-  const int number = priced.rates.cheapest(movement);
+  const int number = priced.rates.cheapest(movement).number;
   const CollectiveOption& option = priced.rates.option(movement, number);
   return fmt::format("{} {} by {} over {} ranks: {}{}; otherwise {}", item.traffic.messages, partita::name(item.verb),
-                     name(option), route.ranks, formula(priced, movement, number, "round"),
+                     name(option), route.ranks, formula(priced, movement, number),
                      option.combined > 0 ? fmt::format(" + {:.0f} bytes added", option.combined) : "",
                      alternatives(priced, movement));
 }
@@ -202,7 +211,7 @@ std::string explain_cost(const Plan& plan, const Machine& machine, const KernelT
                    formula({builder.terms(), rates, machine}, item, movement));
     }
   };
-  add(microbatch_traffic(plan, index, grid.first_rank() + cost.rank));
+  add(microbatch_traffic(plan, index, grid.first_rank() + cost.rank, false, true));
   add(step_traffic(plan, index, grid.first_rank() + cost.rank));
   for (const auto& [pass, of] : {std::pair(Pass::forward, cost.forward),
                                  {Pass::backward_data, cost.backward_data},

@@ -15,8 +15,8 @@ class KnownLayerCosts {
   /// @pre Both arguments outlive it.
   KnownLayerCosts(const Machine& machine, const KernelTimes& times) : machine_(machine), times_(times) {}
 
-  /// Returns what a layer of a plan costs, in the larger microbatch or in the remainder.
-  LayerCost of(const Plan& plan, int index, bool of_remainder);
+  /// Returns what a layer of a plan costs in a replica, in the larger microbatch or in the remainder.
+  LayerCost of(const Plan& plan, int index, bool of_remainder, int replica);
 
  private:
   static constexpr int most = 1 << 13;  // of some 10 KiB each

@@ -15,9 +15,9 @@ class PieceCost {
   PieceCost(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split, const Grid* whole = nullptr)
       : machine_(machine), builder_(plan, machine, times, split, whole) {}
 
-  /// Returns the cost of one microbatch, of the larger size or of the remainder.
-  LayerCost layer(int layer, bool of_remainder) const {
-    const auto ranks = builder_.layer(layer, of_remainder);
+  /// Returns the cost of one microbatch of a replica, of the larger size or of the remainder.
+  LayerCost layer(int layer, bool of_remainder, int replica = 0) const {
+    const auto ranks = builder_.layer(layer, of_remainder, replica);
     return MachineRates(builder_.terms(), machine_).layer(ranks);
   }
   GradReduceCost sums(int layer) const {

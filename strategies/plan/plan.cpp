@@ -67,9 +67,12 @@ int Plan::microbatches_of(int replica) const {
 }
 
 const std::vector<LayerPlan>& Plan::layers_of(int microbatch) const {
-  const bool less = samples(microbatch).extent() < samples(0).extent();
-  if (replica_of(microbatch) == 1) return less ? second_replica->remainder_layers : second_replica->layers;
-  return less ? remainder_layers : layers;
+  return layers_of(replica_of(microbatch), samples(microbatch).extent() < samples(0).extent());
+}
+
+const std::vector<LayerPlan>& Plan::layers_of(int replica, bool of_remainder) const {
+  if (replica == 1) return of_remainder ? second_replica->remainder_layers : second_replica->layers;
+  return of_remainder ? remainder_layers : layers;
 }
 
 Index Plan::elements(const Bucket& bucket, int rank) const {

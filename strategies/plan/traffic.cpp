@@ -115,9 +115,11 @@ RankTraffic rank_traffic(const Plan& plan, int rank) {
   return rank_traffic(StepProgram(plan, plan.stage_of_rank(rank)), rank);
 }
 
-std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder) {
+std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder,
+                                               bool received) {
   const LayerPlan& bound = (of_remainder ? plan.remainder_layers : plan.layers)[static_cast<std::size_t>(layer)];
   OpTraffic traffic(plan, bound, layer, 0, rank);
+  if (received) traffic.keep_received();
   each_microbatch_op(bound, layer, microbatch_actions(plan.workload.training, splits_backward(plan.schedule)),
                      [&](const StepOp& op) { traffic.add(op); });
   return std::move(traffic).take();

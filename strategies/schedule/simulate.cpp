@@ -9,7 +9,7 @@ namespace partita {
 
 double ScheduleTimes::of(const Action& action) const {
   using enum Action::Kind;
-  const GroupTimes& times = of(action.group);
+  const GroupTimes& times = of(action.group, action.replica);
   switch (action.kind) {
     case forward:
     case recompute: return times.forward;
@@ -88,7 +88,7 @@ class Simulator {
     const std::size_t head = heads_[stage];
     if (head == actions.size()) return false;
     const Action& action = actions[head];
-    // A transfer is posted at its position and ends when it has arrived; the stage continues meanwhile.
+    // Both ends post a transfer at its position. It starts when both have posted it, and the stages continue meanwhile.
     double start = clocks_[stage];
     Cause cause = last_[stage] < 0 ? Cause{} : Cause{static_cast<int>(stage), last_[stage]};
     bool ready = true;
@@ -97,9 +97,11 @@ class Simulator {
       ready = ready && done.stage >= 0;
       if (!ready) return;
       const bool crosses = done.stage != static_cast<int>(stage) && (action.is_compute() || action.is_transfer());
-      if (const double arrival = done.end + (crosses ? transfer(before.group, action.group) : 0); arrival > start) {
+      const bool posted_late = crosses && action.is_transfer() && clocks_[stage] > done.end;
+      const double begin = posted_late ? clocks_[stage] : done.end;
+      if (const double arrival = begin + (crosses ? transfer(before.group, action) : 0); arrival > start) {
         start = arrival;
-        cause = {done.stage, done.position};
+        if (!posted_late) cause = {done.stage, done.position};
       }
     });
     if (!ready) return false;
@@ -117,9 +119,9 @@ class Simulator {
     return true;
   }
 
-  double transfer(int from, int to) const {
-    if (times_.edges.empty()) return times_.transfer;
-    return times_.edges[static_cast<std::size_t>(dependencies_.graph().edge(std::min(from, to), std::max(from, to)))];
+  double transfer(int from, const Action& action) const {
+    const auto [first, last] = std::minmax(from, action.group);
+    return times_.of_edge(dependencies_.graph().edge(first, last), action.replica);
   }
 
   Wait wait(int stage) const {

@@ -187,8 +187,8 @@ class RankTrace {
     const auto me = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
     const auto bytes = static_cast<double>(item.traffic.bytes) / static_cast<double>(item.traffic.messages);
     for (Index call = 0; call < item.traffic.messages; ++call)
-      for (const auto& round :
-           collective_rounds(item.verb, rates.option(movement, rates.cheapest(movement)), machine_, ranks, me, bytes)) {
+      for (const auto& round : collective_rounds(item.verb, rates.option(movement, rates.cheapest(movement).number),
+                                                 machine_, ranks, me, bytes)) {
         run_round(round);
         compute(rates.combining_seconds(round.combined));
       }

@@ -39,7 +39,7 @@ void add_layers(const Plan& plan, const Cost& cost, std::vector<Cause>& causes) 
     const LayerPlan& layer = plan.layers[i];
     const int replica = plan.replica_on(layer.group, cost.stage);
     if (replica < 0) continue;
-    PassCost step = step_of(cost.layers[i], plan.microbatches_of(replica));
+    PassCost step = step_of((replica == 0 ? cost.layers : cost.second_layers)[i], plan.microbatches_of(replica));
     if (const Sums sums = sums_of(layer); sums != Sums::none && step.collective > 0) {
       ++norms[sums].first;
       norms[sums].second += std::exchange(step.collective, 0);

@@ -79,8 +79,10 @@ std::vector<Case> cases() {
               matrices = builtin_model("mlp", {.extent = 5, .classes = 7, .widths = {13, 11}}),
               residual = builtin_model("resnet50", {.extent = 67, .classes = 5, .width = 0.03});
   Strategy unequal = all_as("data=2 y=2", "N@data H@y"), chimera, distributed = all_as("data=3", "N@data");
+  Strategy over_nodes = all_as("y=3", "H@y");
   unequal.group({"in", "a"}).group({"b", "loss"}).schedule("1f1b", 3);
   chimera.group({"in", "a"}).group({"b", "loss"}).schedule("chimera", 4);
+  over_nodes.group({"in", "a"}).group({"b", "loss"}).schedule("chimera", 2);
   distributed.optimizer_state(Strategy::OptimizerState::sharded);
   return {{"residual network", bound(residual, all_as("data=4 y=2", "N@data H@y"), 8)},
           {"residual network, uneven", bound(residual, all_as("data=3 y=2 x=2", "N@data H@y W@x"), 7)},
@@ -91,6 +93,7 @@ std::vector<Case> cases() {
           {"panels", bound(matrices, loaded("mlp-summa"), 6)},
           {"microbatches of two sizes", bound(two_convolutions(), unequal, 8)},
           {"both ways", bound(two_convolutions(), chimera, 6)},
+          {"both ways over uneven nodes", bound(two_convolutions(), over_nodes, 2)},
           {"evaluation", bound(residual, all_as("data=4 y=2", "N@data H@y"), 8, false)}};
 }
 
@@ -132,13 +135,14 @@ void expect_same(const Cost& a, const Cost& b) {
 void expect_plain(const Plan& plan, const Machine& machine, const std::string& what) {
   const Cost cost = estimate(plan, machine);
   const PlainPrice plain(plan, machine);
-  for (std::size_t i = 0; plan.remainder_layers.empty() && i < plan.layers.size(); ++i) {
-    const LayerCost& layer = cost.layers[i];
-    expect_seconds(layer.forward.total() + layer.backward_data.total() + layer.backward_filter.total(),
-                   plain.layer(static_cast<int>(i), false), what + ": " + plan.layers[i].name);
-    if (plan.workload.training)
-      expect_seconds(layer.grad_reduce, plain.sums(static_cast<int>(i)), what + ": sums of " + plan.layers[i].name);
-  }
+  for (int replica = 0; replica < plan.replicas() && plan.remainder_layers.empty(); ++replica)
+    for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+      const LayerCost& layer = (replica == 0 ? cost.layers : cost.second_layers)[i];
+      expect_seconds(layer.forward.total() + layer.backward_data.total() + layer.backward_filter.total(),
+                     plain.layer(static_cast<int>(i), replica), what + ": " + plan.layers[i].name);
+      if (plan.workload.training)
+        expect_seconds(layer.grad_reduce, plain.sums(static_cast<int>(i)), what + ": sums of " + plan.layers[i].name);
+    }
   if (plan.workload.training && plan.stage_of_group.size() == 1)
     expect_seconds(cost.parts.update, plain.after_sums(), what + ": update");
   MemoryPeak memory;

@@ -126,7 +126,7 @@ TEST(MachineRates, ACollectiveTakesItsCheapestAlgorithm) {
     Movement thrice = once;
     thrice.messages = 3;
     const MachineRates rates(terms, machine);
-    EXPECT_EQ(rates.option(once, rates.cheapest(once)).algorithm, algorithm) << n << " bytes";
+    EXPECT_EQ(rates.option(once, rates.cheapest(once).number).algorithm, algorithm) << n << " bytes";
     expect_seconds(rates.seconds(once).total(), seconds, fmt::format("{} bytes", n));
     expect_seconds(rates.seconds(thrice).total(), 3 * seconds, "three calls");
   }
@@ -139,7 +139,7 @@ TEST(MachineRates, OfAlgorithmsThatCostTheSameTheFirstIsTaken) {
       collective(terms, {Verb::all_to_all, node, 2, 1}, 1, 10,
                  {{CollectiveAlgorithm::pairwise, {1, 10, 0}}, {CollectiveAlgorithm::bruck, {1, 10, 0}}});
   const MachineRates rates(terms, machine);
-  EXPECT_EQ(rates.option(movement, rates.cheapest(movement)).algorithm, CollectiveAlgorithm::pairwise);
+  EXPECT_EQ(rates.option(movement, rates.cheapest(movement).number).algorithm, CollectiveAlgorithm::pairwise);
 }
 
 // A slower link favors few bytes: 10 us and 10 ns a byte, shared by four ranks on one link.

@@ -26,11 +26,12 @@ class PlainPrice {
  public:
   PlainPrice(const Plan& plan, const Machine& machine) : plan_(plan), machine_(machine) {}
 
-  /// Seconds of all three passes of a layer's microbatch (of the smaller size with `of_remainder`), on the rank that
-  /// takes longest.
-  double layer(int index, bool of_remainder) const {
-    const auto& layer = (of_remainder ? plan_.remainder_layers : plan_.layers)[static_cast<std::size_t>(index)];
-    const Grid& grid = plan_.grid_of(index);
+  /// Seconds of all three passes of a layer's microbatch of the larger size in a replica, on the rank that takes
+  /// longest.
+  double layer(int index, int replica) const {
+    const auto& layers = replica == 1 ? plan_.second_replica->layers : plan_.layers;
+    const auto& layer = layers[static_cast<std::size_t>(index)];
+    const Grid& grid = plan_.grid_of(index, replica);
     double most = 0;
     for (int rank = 0; rank < grid.size(); ++rank)
       most = std::max(most, RankPrice{*this, layer, grid, rank}.all_passes());
@@ -179,20 +180,18 @@ class PlainPrice {
 
     int level_of(int peer) const { return price.machine_.level_of(grid.first_rank() + rank, grid.first_rank() + peer); }
 
-    /// A rank that sends nothing waits for nobody here. It sends and receives at the same time, so the direction that
-    /// comes from farther away counts. The ranks between a peer and this one have peers as far away, and so cross the
-    /// same links. All messages of a panel are under way together.
+    /// A rank sends and receives at the same time, so the direction that takes longer counts.
     Exchange exchange(const Messages& messages, double panels = 1) const {
-      if (messages.sent.empty()) return {};
-      const auto farthest = [&](const auto& list) {
-        int level = 0;
-        for (const auto& each : list) level = std::max(level, level_of(each.first));
-        return level;
-      };
-      const bool in = farthest(messages.received) > farthest(messages.sent);
-      const auto& list = in ? messages.received : messages.sent;
+      const Exchange out = one_way(messages.sent, panels), in = one_way(messages.received, panels);
+      const double hidden = std::max(out.hidden, in.hidden);
+      return {std::max(out.seconds - out.hidden, in.seconds - in.hidden) + hidden, hidden};
+    }
+
+    /// The ranks between a peer and this one have peers as far away, and so cross the same links. All messages of a
+    /// panel are under way together.
+    Exchange one_way(const std::vector<std::pair<int, double>>& list, double panels) const {
       Exchange all;
-      for (int number = 0; number <= farthest(list); ++number) {
+      for (int number = 0; number < static_cast<int>(price.machine_.levels.size()); ++number) {
         double count = 0, bytes = 0, apart = 1;
         for (const auto& [peer, each] : list) {
           if (level_of(peer) != number) continue;

@@ -183,13 +183,13 @@ TEST(Simulator, MemoryLimitIsKept) {
         }
 }
 
-TEST(Simulator, TransfersHoldUpNeitherStage) {
+TEST(Simulator, TransfersWithoutLengthHoldUpNeitherStage) {
   std::mt19937 random(5);
   for (const auto& kind : kinds_for(4))
     for (int i = 0; i < 5; ++i) {
       const Schedule schedule = generate(request(kind, 4, 8));
       const GroupGraph graph(schedule.groups());
-      auto times = equal_times(graph.groups(), 1, {}, 0.25 * i);
+      auto times = equal_times(graph.groups(), 1, {}, 0);
       for (auto& each : times.groups)
         each = {1.0 + static_cast<double>(random() % 8), 1.0 + static_cast<double>(random() % 4), 1};
       const Schedule whole = with_communication(schedule, graph, false);  // without gradient sums
@@ -197,7 +197,40 @@ TEST(Simulator, TransfersHoldUpNeitherStage) {
       EXPECT_DOUBLE_EQ(with.makespan, without.makespan) << kind;
       EXPECT_DOUBLE_EQ(with.bubble_rate(), without.bubble_rate()) << kind;
       EXPECT_NEAR(with.idle(1), without.idle(1), 1e-9) << kind;
+      times.transfer = 0.25 * i;
+      EXPECT_GE(simulate(whole, graph, times).makespan, simulate(schedule, graph, times).makespan - 1e-9) << kind;
     }
+}
+
+// The second stage is slow. It receives the second microbatch after its first action, as its list says, although the
+// first stage sends earlier.
+TEST(Simulator, ATransferStartsWhenBothEndsHavePostedIt) {
+  const GroupGraph graph(2);
+  const Schedule whole{
+      "one",
+      {{{Kind::forward, 0, 0}, {Kind::send_output, 0, 0, 0, 1}, {Kind::forward, 0, 1}, {Kind::send_output, 0, 1, 0, 1}},
+       {{Kind::receive_input, 1, 0, 0, 0},
+        {Kind::forward, 1, 0},
+        {Kind::receive_input, 1, 1, 0, 0},
+        {Kind::forward, 1, 1}}}};
+  const ScheduleTimes times{{{1, 0, 0}, {5, 0, 0}}, 2};
+  const Simulation run = simulate(whole, graph, times);
+  EXPECT_EQ(run.makespan, 1 + 2 + 5 + 2 + 5);
+  const auto& last = run.stages[1].back();
+  EXPECT_EQ(last.start, 1 + 2 + 5 + 2) << "sent at 2, but received from 8 on";
+  EXPECT_EQ(run.critical, (std::vector<std::pair<int, int>>{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {1, 2}, {1, 3}}));
+}
+
+TEST(Simulator, TheSecondReplicaHasItsOwnTimes) {
+  const GroupGraph graph(2);
+  const Schedule both{
+      "both",
+      {{{Kind::forward, 0, 0, 0}, {Kind::forward, 1, 1, 1}}, {{Kind::forward, 0, 1, 1}, {Kind::forward, 1, 0, 0}}}};
+  ScheduleTimes times{{{1, 0, 0}, {1, 0, 0}}, 0, {0.5}};
+  EXPECT_EQ(makespan(both, graph, times), 2.5);
+  times.second_groups = {{2, 0, 0}, {4, 0, 0}};
+  times.second_edges = {3};
+  EXPECT_EQ(makespan(both, graph, times), 2 + 3 + 4);
 }
 
 TEST(Simulator, CriticalPathHasNoSlack) {

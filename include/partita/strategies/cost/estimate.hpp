@@ -61,13 +61,15 @@ struct StepCost {
 /// The time of a step together with the times of its layers and transfers, its traffic and its memory.
 struct Cost : StepCost {
   std::vector<LayerCost> layers;
-  std::vector<double> transfers;  ///< seconds of one microbatch between stages, by edge of graph_of(plan)
-  Simulation simulation;          ///< the schedule, simulated with these times
-  double bubble_rate = 0;         ///< Simulation::bubble_rate() if transfers took no time
-  Traffic traffic;                ///< per step, of the rank that sends the most bytes, as Traffic counts them
-  double sent = 0;                ///< bytes per step that leave the rank that sends the most (sent_bytes)
-  MemoryPeak memory;              ///< of the rank that needs the most memory
-  int memory_rank = 0;            ///< world rank with this memory peak; the lowest if several have it
+  std::vector<LayerCost> second_layers;  ///< of the second replica (Chimera), if there is one
+  /// Seconds of one microbatch of the first replica between stages, by edge of graph_of(plan).
+  std::vector<double> transfers;
+  Simulation simulation;   ///< the schedule, simulated with these times
+  double bubble_rate = 0;  ///< Simulation::bubble_rate() if transfers took no time
+  Traffic traffic;         ///< per step, of the rank that sends the most bytes, as Traffic counts them
+  double sent = 0;         ///< bytes per step that leave the rank that sends the most (sent_bytes)
+  MemoryPeak memory;       ///< of the rank that needs the most memory
+  int memory_rank = 0;     ///< world rank with this memory peak; the lowest if several have it
   double samples_per_second = 0;
 };
 

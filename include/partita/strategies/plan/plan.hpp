@@ -147,6 +147,8 @@ struct Plan {
   Interval samples(int microbatch) const;
   int replica_of(int microbatch) const;
   const std::vector<LayerPlan>& layers_of(int microbatch) const;
+  /// Returns the layers of a replica, for microbatches of the larger or, with `of_remainder`, of the smaller size.
+  const std::vector<LayerPlan>& layers_of(int replica, bool of_remainder) const;
   /// Returns the number of microbatches that a replica runs.
   int microbatches_of(int replica) const;
 

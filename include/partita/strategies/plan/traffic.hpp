@@ -85,8 +85,9 @@ RankTraffic rank_traffic(const Plan& plan, int rank);
 /// Returns rank_traffic(plan, rank) with the operations of the rank's stage, which all its ranks share.
 RankTraffic rank_traffic(const StepProgram& program, int rank);
 /// Returns the part of layer_traffic() of one microbatch in the first replica. The microbatch has the larger size or,
-/// with `of_remainder`, the smaller one.
-std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder = false);
+/// with `of_remainder`, the smaller one. `received`: also lists exchanges in which the rank receives but sends nothing.
+std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder = false,
+                                               bool received = false);
 /// Returns the part of layer_traffic() that occurs once per step: sums of gradients, norms, gathered weights, and the
 /// loss that all stages receive.
 std::vector<PlannedTraffic> step_traffic(const Plan& plan, int layer, int rank);

@@ -19,9 +19,19 @@ struct ScheduleTimes {
   std::vector<GroupTimes> groups;
   double transfer = 0;          ///< from one stage to another; it delays neither stage's other actions
   std::vector<double> edges{};  ///< transfer times by GroupGraph::edge, if they differ
+  /// The times of the second replica (Chimera), whose groups run on other stages. Empty: those of the first one.
+  std::vector<GroupTimes> second_groups{};
+  std::vector<double> second_edges{};
 
-  const GroupTimes& of(int group) const { return groups[static_cast<std::size_t>(group)]; }
+  const GroupTimes& of(int group, int replica = 0) const {
+    return (replica == 0 || second_groups.empty() ? groups : second_groups)[static_cast<std::size_t>(group)];
+  }
   double of(const Action& action) const;
+  /// The time of a transfer over an edge of the graph.
+  double of_edge(int edge, int replica) const {
+    const auto& all = replica == 0 || second_edges.empty() ? edges : second_edges;
+    return all.empty() ? transfer : all[static_cast<std::size_t>(edge)];
+  }
 };
 
 /// The times of equal groups, `a_stage` of them on each stage. `stage` are the times of a whole stage for one
