@@ -18,20 +18,6 @@ RuleValues rule_values(const Model& model, const Strategy& strategy, const ReadK
   return key;
 }
 
-LayerRule merged_rule(const Strategy& strategy, const std::string& layer) {
-  LayerRule merged;
-  for (const auto& each : strategy.rules()) {
-    if (!each.matches(layer)) continue;
-    const LayerRule& later = each.rule;
-    if (later.output) merged.output = later.output;
-    if (later.input) merged.input = later.input;
-    if (later.weights) merged.weights = later.weights;
-    if (later.algorithm) merged.algorithm = later.algorithm;
-    if (later.recompute) merged.recompute = later.recompute;
-  }
-  return merged;
-}
-
 std::vector<Placement> fitting_words(const std::string& layout, const std::function<bool(char)>& has) {
   std::vector<Placement> words = parse_notation(layout);
   std::erase_if(words, [&](const Placement& word) {

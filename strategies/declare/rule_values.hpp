@@ -24,9 +24,6 @@ using ReadKey = std::function<std::optional<std::string>(const LayerRule&)>;
 /// Returns the values of the key that `read` reads.
 RuleValues rule_values(const Model& model, const Strategy& strategy, const ReadKey& read);
 
-/// Returns all keys that the rules give a layer. Later rules win.
-LayerRule merged_rule(const Strategy& strategy, const std::string& layer);
-
 /// Returns the words of a layout that say something about a tensor: those with axes, of dimensions that it has.
 std::vector<Placement> fitting_words(const std::string& layout, const std::function<bool(char)>& has);
 

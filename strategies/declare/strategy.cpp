@@ -277,6 +277,20 @@ Strategy Strategy::parse(std::string_view text, const std::string& file) {
   return strategy;
 }
 
+LayerRule Strategy::rule_of(const std::string& layer) const {
+  LayerRule merged;
+  for (const Rule& each : rules_) {
+    if (!each.matches(layer)) continue;
+    const LayerRule& later = each.rule;
+    if (later.output) merged.output = later.output;
+    if (later.input) merged.input = later.input;
+    if (later.weights) merged.weights = later.weights;
+    if (later.algorithm) merged.algorithm = later.algorithm;
+    if (later.recompute) merged.recompute = later.recompute;
+  }
+  return merged;
+}
+
 Strategy Strategy::load(const std::string& path) { return parse(read_file("strategy", path), path); }
 
 std::string Strategy::print() const {

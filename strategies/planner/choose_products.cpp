@@ -52,7 +52,7 @@ std::vector<Kind> kinds(const Plan& plan, const Strategy& strategy) {
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
     const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
     if (plan.grid_of(i).size() == 1 || !is_open(layer)) continue;
-    const LayerRule given = merged_rule(strategy, layer.name);
+    const LayerRule given = strategy.rule_of(layer.name);
     const Kind kind{i, {layer.name}, !given.weights, !layer->at.products.empty()};
     if (given.algorithm || !(kind.lays_out_weights || kind.chooses_algorithm)) continue;
     const auto found = std::find_if(all.begin(), all.end(), [&](const Kind& other) {

@@ -33,6 +33,11 @@ constexpr std::array exposed_shares{0.5, 1.0};
 /// one. Of five searches on 360 and 384 ranks, the best other split took 0.87 to 1 of the best typical one where these
 /// were within 10 % of the fastest; elsewhere 0.58 and more.
 constexpr double least_of_typical = 0.75;
+/// An update of the weights that takes less of the step is not tried in shares here: improve() does so at the end.
+constexpr double least_update = 0.01;
+/// A candidate that cuts channels is examined up to this multiple of the fastest step, since other products may save so
+/// much. Of 100 drawn strategies of four layers of 4,096 features, the best one saved 40 % of its step.
+constexpr double most_of_channels = 2;
 /// The schedule kind whose stages each hold two groups of layers.
 constexpr ScheduleKind chimera = ScheduleKind::chimera;
 
@@ -103,6 +108,7 @@ void GridSearch::search() {
               queue.push(std::move(other));
             }
           note_both_ways(more);
+          note_channels(more);
           queue.push(std::move(more));
         }
         continue;
@@ -116,8 +122,13 @@ void GridSearch::search() {
     offered = offered || !offers.empty();
     offer(std::move(offers));
   }
-  if (offered && !stopped) offer_both_ways();
   if (stopped && !queue.empty()) unfinished_ = {static_cast<Index>(queue.size()), queue.top().seconds, 0};
+  if (offered && !stopped) {
+    offer_both_ways();
+    note_channels(std::move(queue));
+    examine_channels();
+    offer_products();
+  }
   for (const auto& each : layout_costs_.left_out())
     if (options_.left_out) options_.left_out(each);
   if (!offered) fail_unexamined(examined);
@@ -140,12 +151,89 @@ void GridSearch::offer(std::vector<UnplacedStrategy> offers) {
 
 void GridSearch::offer(Offers offers) {
   offer(std::move(offers.now));
-  std::erase_if(offers.two_replicas, [&](const auto& each) {
-    return !best_.would_keep(kind_of(context_.model, each.strategy), each.seconds);
-  });
-  for (auto& each : offers.two_replicas)
-    each.seconds = cost(bind_single_stage(context_.model, each.strategy, context_.workload), each.strategy).seconds;
-  offer(std::move(offers.two_replicas));
+  std::vector<UnplacedStrategy> estimated;
+  for (const auto& [strategy, data, seconds] : offers.two_replicas)
+    if (best_.would_keep(kind_of(context_.model, strategy), seconds))
+      add_offer(estimated, strategy, placed(bind_single_stage(context_.model, strategy, context_.workload), strategy),
+                data);
+  offer(std::move(estimated));
+}
+
+/// Adds an offer, estimated with its stages as placed. If the update of the weights takes part of the step and is
+/// faster in shares, ranks share it.
+void GridSearch::add_offer(std::vector<UnplacedStrategy>& offers, Strategy strategy, Strategy placed, int data) {
+  StepCost step = context_.pricer->step(best_.bind_plan(placed));
+  if (step.parts.update >= least_update * step.seconds) {
+    Strategy sharing = placed;
+    sharing.optimizer_state(Strategy::OptimizerState::sharded);
+    if (const StepCost shared = context_.pricer->step(best_.bind_plan(sharing)); shared.seconds < step.seconds) {
+      step = shared;
+      placed = std::move(sharing);
+      strategy.optimizer_state(Strategy::OptimizerState::sharded);
+    }
+  }
+  note_products(placed, step);
+  offers.push_back({std::move(strategy), data, step.seconds});
+}
+
+/// Keeps the fastest candidate of each grid with an axis for channels.
+void GridSearch::note_channels(const Candidate& candidate) {
+  if (candidate.known != Candidate::Known::layouts || candidate.shares.c == 1) return;
+  const auto [at, fresh] = channels_.try_emplace({candidate.stages, candidate.shares}, candidate);
+  if (!fresh && candidate.seconds < at->second.seconds) at->second = candidate;
+}
+
+/// Does so for the candidates that were bounded, but not refined.
+void GridSearch::note_channels(std::priority_queue<Candidate> left) {
+  if (best_.found().empty()) return;
+  const double most = most_of_channels * best_.found().front().cost.seconds;
+  for (; !left.empty() && left.top().seconds < most && !context_.time_is_up(); left.pop())
+    if (left.top().shares.c > 1 && left.top().known == Candidate::Known::lower_bound)
+      for (const Candidate& each : refined(left.top())) note_channels(each);
+}
+
+/// Offers what note_channels() kept, as far as it could be of interest if its products took no time. The estimates know
+/// products only as bind() would run them.
+void GridSearch::examine_channels() {
+  std::vector<const Candidate*> all;
+  for (const auto& [grid, candidate] : channels_)
+    if (best_.found().empty() || candidate.seconds < most_of_channels * best_.found().front().cost.seconds)
+      all.push_back(&candidate);
+  std::sort(all.begin(), all.end(), [](const auto* a, const auto* b) { return a->seconds < b->seconds; });
+  for (std::size_t i = 0; i < all.size() && std::cmp_less(i, options_.examined) && !context_.time_is_up(); ++i) {
+    Offers offers;
+    examine(*all[i], offers);
+    offer(std::move(offers));
+  }
+}
+
+/// Keeps the fastest strategy of each number of stages and microbatches and grid that cuts channels. Its products may
+/// be faster in another way, which is tried at the end, since it takes long.
+void GridSearch::note_products(const Strategy& placed, const StepCost& step) {
+  if (!kind_of(context_.model, placed).channels) return;
+  const auto [at, fresh] = with_channels_.try_emplace(
+      std::tuple(placed.groups().size(), placed.microbatches(), placed.grid().print()), Priced{placed, step});
+  if (!fresh && step.seconds < at->second.step.seconds) at->second = {placed, step};
+}
+
+/// Offers what note_products() kept, with the products that are fastest on the machine.
+void GridSearch::offer_products() {
+  const Index limit = memory_limit(options_, context_.machine);
+  std::vector<Priced> all;
+  for (auto& [grid, priced] : with_channels_) all.push_back(std::move(priced));
+  std::sort(all.begin(), all.end(), [](const Priced& a, const Priced& b) { return a.step.seconds < b.step.seconds; });
+  if (std::ssize(all) > 2 * options_.examined) all.erase(all.begin() + 2 * options_.examined, all.end());
+  for (const Priced& each : all) {
+    if (context_.time_is_up()) return;
+    const CostParts& parts = each.step.parts;  // other products save at most these
+    const double least =
+        each.step.seconds - parts.passes.product - parts.passes.redistribution - parts.transfers - parts.grad_reduce;
+    if (!best_.found().empty() && least >= best_.found().front().cost.seconds) continue;
+    auto [strategy, choices] =
+        choose_products(context_.model, each.strategy, context_.workload, context_.machine, context_.times, limit);
+    Cost cost = context_.pricer->cost(best_.bind_plan(strategy));
+    best_.offer_priced({std::move(strategy), std::move(cost), std::move(choices)});
+  }
 }
 
 /// Returns the samples of a microbatch that a rank has at most.
@@ -230,8 +318,7 @@ void GridSearch::examine(const Candidate& candidate, Offers& offers) {
   if (candidate.stages == 1) {
     const Strategy whole =
         candidate.microbatches == 1 ? layouts : scheduled(layouts, ScheduleKind::one_f_one_b, candidate);
-    offers.now.push_back({whole, data, cost(best_.bind_plan(whole)).seconds});
-    return;
+    return add_offer(offers.now, whole, whole, data);
   }
   const Strategy staged = Strategy(layouts).stages(candidate.stages);
   std::optional<Plan> single_stage;  // the plan before stages are placed; the same for all kinds
@@ -240,17 +327,15 @@ void GridSearch::examine(const Candidate& candidate, Offers& offers) {
     if (kind == chimera || groups > static_cast<int>(context_.model.layers().size())) continue;
     const Strategy strategy = scheduled(staged, kind, candidate);
     if (!single_stage) single_stage = bind_single_stage(context_.model, strategy, context_.workload);
-    offers.now.push_back({strategy, data, cost(*single_stage, strategy).seconds});
+    add_offer(offers.now, strategy, placed(*single_stage, strategy), data);
   }
   if (candidate.stages % 2 == 0 && std::count(options_.kinds.begin(), options_.kinds.end(), chimera) > 0)
     offers.two_replicas.push_back({scheduled(staged, chimera, candidate), data, candidate.even});
 }
 
-StepCost GridSearch::cost(const Plan& plan) const { return context_.pricer->step(plan); }
-
-/// Estimates a strategy after placing its stages with little effort.
-StepCost GridSearch::cost(const Plan& single_stage, const Strategy& strategy) {
-  return cost(best_.bind_plan(best_.placed(single_stage, strategy, MemoryLimitedSearch::quick)));
+/// Places the stages of a strategy with little effort.
+Strategy GridSearch::placed(const Plan& single_stage, const Strategy& strategy) {
+  return best_.placed(single_stage, strategy, MemoryLimitedSearch::quick);
 }
 
 }  // namespace partita

@@ -4,7 +4,11 @@
 #include "strategies/planner/layout_costs.hpp"
 #include "strategies/planner/memory_limited.hpp"
 
+#include <map>
+#include <queue>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace partita {
@@ -38,8 +42,19 @@ class GridSearch {
   void note_both_ways(const Candidate& candidate);
   void offer_both_ways();
   void examine(const Candidate& candidate, Offers& offers);
-  StepCost cost(const Plan& plan) const;
-  StepCost cost(const Plan& single_stage, const Strategy& strategy);
+  /// A strategy whose stages are placed, with its price.
+  struct Priced {
+    Strategy strategy;
+    StepCost step;
+  };
+
+  void note_channels(const Candidate& candidate);
+  void note_channels(std::priority_queue<Candidate> left);
+  void examine_channels();
+  void note_products(const Strategy& placed, const StepCost& step);
+  void offer_products();
+  void add_offer(std::vector<UnplacedStrategy>& offers, Strategy strategy, Strategy placed, int data);
+  Strategy placed(const Plan& single_stage, const Strategy& strategy);
 
   const SearchContext& context_;
   const PlannerOptions& options_;
@@ -47,7 +62,9 @@ class GridSearch {
   std::string spatial_;  // the dimensions that the axes y and x shard
   LayoutCosts layout_costs_;
   Unfinished unfinished_;
-  std::vector<Candidate> both_ways_;  // by Candidate::even
+  std::vector<Candidate> both_ways_;                      // by Candidate::even
+  std::map<std::pair<int, Shares>, Candidate> channels_;  // by stages and grid: the fastest that may cut channels
+  std::map<std::tuple<std::size_t, int, std::string>, Priced> with_channels_;  // the same of strategies
 };
 
 }  // namespace partita

@@ -97,7 +97,7 @@ class Variants {
       rules.push_back(std::move(rule));
     }
     for (const std::size_t i : others) {
-      const LayerRule kept = merged_rule(strategy_, name(i));
+      const LayerRule kept = strategy_.rule_of(name(i));
       rules.push_back({name(i), {.input = kept.input, .weights = kept.weights, .algorithm = kept.algorithm}, ""});
     }
     for (const std::size_t i : group.layers)

@@ -59,6 +59,10 @@ void MemoryLimitedSearch::offer(const UnplacedStrategy& offered) {
   if (best) keep(limited_ ? thoroughly(std::move(*best)) : std::move(best->planned));
 }
 
+void MemoryLimitedSearch::offer_priced(Planned planned) {
+  if (fits(planned)) keep(std::move(planned));
+}
+
 /// Returns the fastest variant that fits the memory limit, among variants with more microbatches, a sharded optimizer,
 /// recomputation, and combinations of these. Returns nothing if even the combination of all does not fit. Once a
 /// variant without recomputation fits, more microbatches are tried only as long as a shorter bubble makes the step

@@ -33,17 +33,40 @@ std::optional<Planned> better(const Planned& planned, const SearchContext& conte
   return std::nullopt;
 }
 
-/// Improves the layouts of groups as long as that helps and there is time. The result has short rules. Returns false if
-/// the time was up.
+/// Lets ranks share the update of weights, or each do all of it, if that is faster and fits.
+void choose_update(Planned& planned, const SearchContext& context, Index limit) {
+  using enum Strategy::OptimizerState;
+  Strategy other = planned.strategy;
+  other.optimizer_state(other.optimizer_state() == sharded ? replicated : sharded);
+  Cost cost = context.pricer->cost(bind(context.model, other, context.workload));
+  if (cost.seconds < planned.cost.seconds && cost.memory.total <= limit)
+    planned = {std::move(other), std::move(cost), std::move(planned.choices)};
+}
+
+/// Adds the products and layouts of weights that are fastest on the machine.
+void add_products(Planned& planned, const SearchContext& context, Index limit) {
+  auto [strategy, choices] =
+      choose_products(context.model, planned.strategy, context.workload, context.machine, context.times, limit);
+  if (choices.empty()) return;
+  planned.strategy = with_short_rules(context.model, strategy);
+  planned.cost = context.pricer->cost(bind(context.model, planned.strategy, context.workload));
+  planned.choices.insert(planned.choices.end(), choices.begin(), choices.end());
+}
+
+/// Improves the layouts of groups as long as that helps and there is time, and chooses who updates the weights and how
+/// products run. The result has short rules. Returns false if the time was up.
 bool improve(Planned& planned, const SearchContext& context, Index limit) {
   constexpr int most_rounds = 8;
   planned.strategy = with_short_rules(context.model, planned.strategy);
+  choose_update(planned, context, limit);
   for (int round = 0; round < most_rounds; ++round) {
     if (context.time_is_up()) return false;
     auto next = better(planned, context, limit);
     if (!next) break;
+    next->choices = std::move(planned.choices);
     planned = std::move(*next);
   }
+  add_products(planned, context, limit);
   return true;
 }
 

@@ -44,7 +44,9 @@ class Axes {
   explicit Axes(const Strategy& strategy) : strategy_(strategy) {
     for (int axis = 0; axis < strategy.grid().axes(); ++axis)
       grid_.emplace_back(strategy.grid().name(axis), strategy.grid().extent(axis));
-    for (const auto& each : strategy.rules()) rules_.push_back(words_of(each.rule.output.value_or("")));
+    for (const auto& [match, rule, place, value] : strategy.rules())
+      rules_.push_back(
+          {words_of(rule.output.value_or("")), words_of(rule.input.value_or("")), words_of(rule.weights.value_or(""))});
   }
 
   /// Joins neighboring axes that every rule uses together.
@@ -80,36 +82,48 @@ class Axes {
     std::string grid;
     for (const auto& [axis, extent] : grid_) grid += fmt::format("{}{}={}", grid.empty() ? "" : " ", axis, extent);
     std::vector<Strategy::Rule> rules = strategy_.rules();
+    const auto print = [](const std::vector<Word>& words, std::optional<std::string>& layout) {
+      std::vector<std::string> texts;
+      for (const auto& word : words) texts.push_back(word.print());
+      if (layout) layout = fmt::format("{}", fmt::join(texts, " "));
+    };
     for (std::size_t i = 0; i < rules_.size(); ++i) {
-      std::vector<std::string> words;
-      for (const auto& word : rules_[i]) words.push_back(word.print());
-      if (std::optional<std::string>& output = rules[i].rule.output) output = fmt::format("{}", fmt::join(words, " "));
+      print(rules_[i].output, rules[i].rule.output);
+      print(rules_[i].input, rules[i].rule.input);
+      print(rules_[i].weights, rules[i].rule.weights);
     }
     return strategy_.on(Grid::parse(grid)).with_rules(std::move(rules));
   }
 
  private:
+  /// The layouts of a rule.
+  struct Layouts {
+    std::vector<Word> output, input, weights;
+  };
+
   template <class Visit>
   void each_word(Visit&& visit) {
     for (auto& rule : rules_)
-      for (auto& word : rule) visit(word);
+      for (auto* layout : {&rule.output, &rule.input, &rule.weights})
+        for (auto& word : *layout) visit(word);
   }
 
   bool together(const std::string& first, const std::string& second) const {
     for (const auto& rule : rules_)
-      for (const auto& word : rule) {
-        const auto a = std::find(word.axes.begin(), word.axes.end(), first);
-        const auto b = std::find(word.axes.begin(), word.axes.end(), second);
-        if (a == word.axes.end() && b == word.axes.end()) continue;
-        if (a == word.axes.end() || b == word.axes.end() || b != a + 1) return false;
-      }
+      for (const auto* layout : {&rule.output, &rule.input, &rule.weights})
+        for (const auto& word : *layout) {
+          const auto a = std::find(word.axes.begin(), word.axes.end(), first);
+          const auto b = std::find(word.axes.begin(), word.axes.end(), second);
+          if (a == word.axes.end() && b == word.axes.end()) continue;
+          if (a == word.axes.end() || b == word.axes.end() || b != a + 1) return false;
+        }
     return true;
   }
 
   std::string name_of(const std::string& axis) const {
     std::set<std::string> dims;
     for (const auto& rule : rules_)
-      for (const auto& word : rule)
+      for (const auto& word : rule.output)
         if (std::find(word.axes.begin(), word.axes.end(), axis) != word.axes.end()) dims.insert(word.dim);
     if (dims.empty()) return axis;
     if (dims.size() > 1) return "p";
@@ -119,7 +133,7 @@ class Axes {
 
   const Strategy& strategy_;
   std::vector<std::pair<std::string, int>> grid_;
-  std::vector<std::vector<Word>> rules_;  // output layouts
+  std::vector<Layouts> rules_;
 };
 
 }  // namespace
@@ -127,8 +141,6 @@ class Axes {
 Strategy with_plain_axes(const Strategy& strategy) {
   for (const auto& stage : strategy.groups())
     if (stage.grid) return strategy;
-  for (const auto& each : strategy.rules())
-    if (each.rule.input || each.rule.weights) return strategy;
   Axes axes(strategy);
   axes.join();
   axes.name();

@@ -47,6 +47,18 @@ TEST(PlainAxes, UnusedOnesKeepTheirs) {
   expect_plain(made("u=3 y=2", {{"fc", "C@y"}, {"*", ""}}), "u=3 c=2", {"C@c", ""});
 }
 
+TEST(PlainAxes, LayoutsOfInputsAndWeightsFollow) {
+  Strategy strategy = made("a=2 b=3", {{"*", "N@a C@b"}});
+  strategy.layer("fc", {.input = "N@(a,b)", .weights = "F@b C@a"});
+  const Strategy plain = with_plain_axes(strategy);
+  EXPECT_EQ(plain.grid().print(), "data=2 c=3");
+  EXPECT_EQ(plain.rules()[1].rule.input, "N@(data,c)");
+  EXPECT_EQ(plain.rules()[1].rule.weights, "F@c C@data");
+  Strategy apart = made("a=2 b=3", {{"*", "N@(a,b)"}});
+  apart.layer("fc", {.weights = "F@b"});
+  EXPECT_EQ(with_plain_axes(apart).grid().axes(), 2) << "weights use one of the two alone";
+}
+
 TEST(PlainAxes, NothingElseChanges) {
   Strategy strategy = made("x=2", {{"*", "N@x"}});
   strategy.stages(4).schedule("1f1b", 8).optimizer_state(Strategy::OptimizerState::sharded).bucket_bytes(1 << 20);

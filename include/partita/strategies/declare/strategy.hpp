@@ -105,6 +105,8 @@ class Strategy {
 
   const Grid& grid() const { return grid_; }
   const std::vector<Rule>& rules() const { return rules_; }
+  /// Returns all that the rules say of a layer. Later rules win.
+  LayerRule rule_of(const std::string& layer) const;
   /// The file that the strategy was read from, or "".
   const std::string& file() const { return file_; }
   /// Returns the same strategy with another grid for every stage. Throws Error if a group has its own grid.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "partita/base/error.hpp"
-#include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/planner/choose_products.hpp"
 
 #include <functional>
 #include <string>
@@ -31,6 +31,7 @@ struct Unfinished {
 struct Planned {
   Strategy strategy;
   Cost cost;
+  std::vector<ProductChoice> choices{};  ///< the products and layouts of weights that were chosen for the machine
 };
 
 /// What the planner may do, and how much it searches.

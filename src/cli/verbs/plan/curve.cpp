@@ -27,7 +27,7 @@ void plan_curve(const Options& options, const Model& model, const Workload& work
     }
     ++planned;
     const auto names = write_strategies(fmt::format("{}-{}", prefix, ranks), one.found);
-    const auto& [strategy, cost] = one.found.front();
+    const auto& [strategy, cost, choices] = one.found.front();
     fmt::print("{:>7} {:<24} {:>10.3f} {:>5.0f}% {:>10} {:>10.1f} {:>10.1f}  {}\n", ranks, names.front(),
                cost.seconds * 1e3, 100 * alone / cost.seconds / ranks, print_rate(cost.samples_per_second),
                static_cast<double>(cost.memory.total) / (1 << 20), cost.sent / (1 << 20), describe(model, strategy));

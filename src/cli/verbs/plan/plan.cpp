@@ -59,7 +59,7 @@ void print_found(const std::vector<Planned>& found, const std::vector<std::strin
   fmt::print("\n{:<24} {:>10} {:>10} {:>10} {:>10}  {}\n", "file", "ms/step", "samples/s", "MiB held", "MiB sent",
              "description");
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const auto& [strategy, cost] = found[i];
+    const auto& [strategy, cost, choices] = found[i];
     fmt::print("{:<24} {:>10.3f} {:>10} {:>10.1f} {:>10.1f}  {}\n", names[i], cost.seconds * 1e3,
                print_rate(cost.samples_per_second), static_cast<double>(cost.memory.total) / (1 << 20),
                cost.sent / (1 << 20), describe(model, strategy));
@@ -71,7 +71,7 @@ void print_causes(const std::vector<Planned>& found, const std::vector<std::stri
                   const Workload& workload) {
   std::string text;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const auto& [strategy, cost] = found[i];
+    const auto& [strategy, cost, choices] = found[i];
     if (const auto causes = large_causes(bind(model, strategy, workload), cost); !causes.empty())
       text += fmt::format("{:<24} {}\n", names[i], print(causes, cost.seconds));
   }

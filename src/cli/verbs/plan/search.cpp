@@ -2,7 +2,6 @@
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
-#include "partita/strategies/planner/choose_products.hpp"
 #include "partita/strategies/planner/memory_remedies.hpp"
 #include "partita/strategies/planner/short_rules.hpp"
 #include "partita/strategies/schedule/generators.hpp"
@@ -91,22 +90,10 @@ Planned renamed(const Planned& found, const Model& model, const Workload& worklo
   if (strategy.print() == found.strategy.print()) return found;
   Cost cost = estimate(bind(model, strategy, workload), files.machine, files.times);
   const bool as_good = cost.seconds <= worse * found.cost.seconds && cost.memory.total <= found.cost.memory.total;
-  return as_good ? Planned{strategy, std::move(cost)} : found;
-}
-
-/// A strategy, and what was chosen for the machine in it.
-struct Chosen {
-  Planned planned;
-  std::vector<ProductChoice> choices;
-};
-
-/// Returns the strategy with the algorithms of products that are fastest on the machine and still fit.
-Chosen with_products(const Planned& found, const Model& model, const Workload& workload, const MachineFiles& files,
-                     Index limit) {
-  auto [strategy, choices] = choose_products(model, found.strategy, workload, files.machine, files.times, limit);
-  if (choices.empty()) return {found, {}};
-  Cost cost = estimate(bind(model, strategy, workload), files.machine, files.times);
-  return {{std::move(strategy), std::move(cost)}, std::move(choices)};
+  if (!as_good) return found;
+  Planned renamed{strategy, std::move(cost), found.choices};
+  for (ProductChoice& choice : renamed.choices) choice.rule = strategy.rule_of(choice.layers.front());
+  return renamed;
 }
 
 PlannerOptions planner_options(const Options& options, int ranks) {
@@ -150,17 +137,15 @@ Search search(const Options& options, const Model& model, const Workload& worklo
     if (left_out.empty()) throw;
     fail("{}; {}", error.what(), left_out_text(left_out, "; "));
   }
-  std::vector<Chosen> all;
-  for (const Planned& each : search.found)
-    all.push_back(with_products(renamed(each, model, workload, files), model, workload, files, limit));
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Chosen& a, const Chosen& b) { return a.planned.cost.seconds < b.planned.cost.seconds; });
-  search.found.clear();
-  for (Chosen& each : all) {
-    search.found.push_back({with_short_rules(model, each.planned.strategy), std::move(each.planned.cost)});
-    if (!each.choices.empty())
-      search.notes.push_back(fmt::format("strategy {}: {}", search.found.size(), choice_note(each.choices)));
+  for (Planned& each : search.found) {
+    each = renamed(each, model, workload, files);
+    each.strategy = with_short_rules(model, each.strategy);
   }
+  std::stable_sort(search.found.begin(), search.found.end(),
+                   [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; });
+  for (std::size_t i = 0; i < search.found.size(); ++i)
+    if (const auto& choices = search.found[i].choices; !choices.empty())
+      search.notes.push_back(fmt::format("strategy {}: {}", i + 1, choice_note(choices)));
   if (!left_out.empty()) search.notes.push_back(left_out_text(left_out, "\n         "));
   add_changes(search.found, model, workload, search.notes);
   return search;
