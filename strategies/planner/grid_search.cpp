@@ -231,8 +231,9 @@ void GridSearch::offer_products() {
     if (!best_.found().empty() && least >= best_.found().front().cost.seconds) continue;
     auto [strategy, choices] =
         choose_products(context_.model, each.strategy, context_.workload, context_.machine, context_.times, limit);
+    if (choices.empty()) continue;
     Cost cost = context_.pricer->cost(best_.bind_plan(strategy));
-    best_.offer_priced({std::move(strategy), std::move(cost), std::move(choices)});
+    best_.replace(each.step.seconds, {std::move(strategy), std::move(cost), std::move(choices)});
   }
 }
 

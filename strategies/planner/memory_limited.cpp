@@ -59,8 +59,15 @@ void MemoryLimitedSearch::offer(const UnplacedStrategy& offered) {
   if (best) keep(limited_ ? thoroughly(std::move(*best)) : std::move(best->planned));
 }
 
-void MemoryLimitedSearch::offer_priced(Planned planned) {
-  if (fits(planned)) keep(std::move(planned));
+void MemoryLimitedSearch::replace(double before, Planned planned) {
+  if (!fits(planned)) return;
+  const StrategyKind kind = kind_of(context_.model, planned.strategy);
+  for (std::size_t i = found_.size(); i-- > 0;) {
+    if (kinds_[i] != kind || !nearly_equal(before, found_[i].cost.seconds)) continue;
+    found_.erase(found_.begin() + static_cast<std::ptrdiff_t>(i));
+    kinds_.erase(kinds_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  keep(std::move(planned));
 }
 
 /// Returns the fastest variant that fits the memory limit, among variants with more microbatches, a sharded optimizer,

@@ -44,8 +44,9 @@ class MemoryLimitedSearch {
 
   /// Offers a strategy. Keeps it, or its fastest variant that fits, if that is among the best.
   void offer(const UnplacedStrategy& offered);
-  /// Offers a strategy whose stages are placed and that has its price.
-  void offer_priced(Planned planned);
+  /// Offers a strategy whose stages are placed and that has its price. It takes the place of the one that it was made
+  /// from, whose step took `before` seconds.
+  void replace(double before, Planned planned);
 
   /// Returns true if a strategy of this kind and step time would be among the best, provided that it fits.
   bool would_keep(const StrategyKind& kind, double seconds) const;

@@ -67,6 +67,7 @@ bool improve(Planned& planned, const SearchContext& context, Index limit) {
     planned = std::move(*next);
   }
   add_products(planned, context, limit);
+  choose_update(planned, context, limit);  // again: products may leave other weights to update
   return true;
 }
 

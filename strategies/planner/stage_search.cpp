@@ -99,9 +99,12 @@ class Search {
   Partition from(const std::vector<int>& ends) {
     Partition best = descended(ends);
     std::mt19937_64 random(1);
-    for (int kick = 0; kick < kicks && effort_ > 0; ++kick)
-      if (Partition other = descended(kicked(best.ends, random)); other.score.better_than(best.score))
-        best = std::move(other);
+    for (int kick = 0; kick < kicks && effort_ > 0; ++kick) {
+      const std::vector<int> start = kicked(best.ends, random);
+      // Every other kick goes straight by the makespan, since even work would often lead back to the same partition.
+      Partition other = kick % 2 == 0 ? descended(start) : descended_by_makespan({start});
+      if (other.score.better_than(best.score)) best = std::move(other);
+    }
     return best;
   }
 
@@ -112,11 +115,16 @@ class Search {
   /// Moves boundaries as long as the score improves: first by the work of the busiest stage, which is cheap to compute,
   /// then by the makespan.
   Partition descended(const std::vector<int>& ends) {
-    Partition even, best;
+    Partition even;
     offer(ends, Judge::work, even);
     descend(Judge::work, even);
-    offer(ends, Judge::makespan, best);
-    offer(even.ends, Judge::makespan, best);
+    return descended_by_makespan({ends, even.ends});
+  }
+
+  /// Moves boundaries from the best of these starts, as long as the makespan improves.
+  Partition descended_by_makespan(const std::vector<std::vector<int>>& starts) {
+    Partition best;
+    for (const auto& ends : starts) offer(ends, Judge::makespan, best);
     descend(Judge::makespan, best);
     return best;
   }

@@ -86,6 +86,16 @@ TEST(CostModel, HalosAreMessages) {
                  "inner ranks have two neighbors, whose messages are under way together");
 }
 
+// The only row of y is on rank 0. It receives the other two rows of x, of 12 bytes each, while each of the others sends
+// one.
+TEST(CostModel, ARankWaitsForAllThatItReceives) {
+  Model m("rows");
+  m.mean_squared_error("loss",
+                       m.conv("one", m.input("in", {.channels = 1, .spatial = {3, 3}}), {.filters = 1, .kernel = 3}));
+  const Cost cost = estimate(bound(m, all_as("y=3", "H@y"), 1), round_machine());
+  expect_seconds(cost.layers[1].forward.halo, 1 * us + 2 * 12e-9);
+}
+
 TEST(CostModel, HalosHideBehindComputing) {
   const Plan plan = bound(two_convolutions(), all_as("y=2", "H@y"), 1);
   const auto halo = [&](double overlap, double latency) {

@@ -264,6 +264,31 @@ TEST(Planner, LooksAsFarAsItsOptionsSay) {
   EXPECT_NE(smallest(1), smallest(8));
 }
 
+// These strategies were drawn by hand. They beat the plan when it chose products only at the end, and shared an update
+// only to save memory.
+TEST(Planner, SharesUpdatesAndChoosesProductsForSpeed) {
+  const Model model =
+      builtin_model("mlp", {.extent = 1, .channels = 4096, .classes = 4096, .widths = {4096, 4096, 4096}});
+  const Workload workload{.batch = 2048, .optimizer = {}};
+  struct ByHand {
+    std::string machine, grid, output;
+    int stages, microbatches;
+  };
+  for (const auto& [name, grid, output, stages, microbatches] :
+       {ByHand{"dgx-h100", "a=2 b=4", "C@a N@b", 4, 4}, ByHand{"abci", "a=2 b=4", "N@a C@b", 4, 4},
+        ByHand{"frontier", "a=4 b=2", "C@a N@b", 4, 8}, ByHand{"perlmutter", "a=4 b=4", "C@a N@b", 2, 2}}) {
+    const Machine machine = Machine::load((source_folder() / "examples/machines" / (name + ".toml")).string());
+    Strategy strategy(grid);
+    strategy.layer("*", {.output = output}).stages(stages).schedule("zb-h1", microbatches);
+    strategy.optimizer_state(Strategy::OptimizerState::sharded);
+    const Strategy placed = place_stages(model, strategy, workload, machine, {});
+    const ChosenProducts chosen = choose_products(model, placed, workload, machine, {});
+    const double by_hand = estimate(bind(model, chosen.strategy, workload), machine).seconds;
+    const auto found = plan_strategies(model, workload, machine, {}, {.ranks = 32, .best = 1});
+    EXPECT_LE(found.front().cost.seconds, by_hand) << name << "\n" << found.front().strategy.print();
+  }
+}
+
 // The best of each kind come first; more of a kind only where there are too few kinds.
 TEST(Planner, StrategiesDifferInKind) {
   const Model model = builtin_model("resnet18", {.extent = 64});
@@ -284,7 +309,7 @@ TEST(Planner, StrategiesDifferInKind) {
   const auto two = kinds(2);
   ASSERT_EQ(two.size(), 2U);
   EXPECT_NE(two[0], two[1]);
-  EXPECT_GE(kinds(12).size(), 8U) << "12, less those that became equal";
+  EXPECT_GE(kinds(12).size(), 10U) << "12, less those that became equal";
   // One kind alone: the next best of it are found in further rounds.
   const PlannerOptions samples{.ranks = 4, .best = 3, .examined = 1, .most_split = 1, .kinds = {}};
   EXPECT_EQ(plan_strategies(model, workload, dgx_h100(), {}, samples).size(), 3U);

@@ -259,7 +259,7 @@ TEST(StagePartition, MovingBoundariesFindsTheBestPartition) {
         missed += found > best * (1 + 1e-6) ? 1 : 0;
         gained += found < even * (1 - 1e-6) ? 1 : 0;
       }
-  EXPECT_LE(missed, 1 + all / 50);
+  EXPECT_LE(missed, 1 + all / 100);
   EXPECT_GT(3 * gained, all) << "gains over even groups";
 }
 

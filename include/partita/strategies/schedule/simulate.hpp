@@ -49,7 +49,7 @@ struct GroupMemory {
 std::vector<double> peak_memory(const Schedule& schedule, const std::vector<GroupMemory>& memory);
 
 /// The timing of a schedule in which each stage runs its list in order, each action as soon as its predecessors are
-/// done.
+/// done. A transfer starts when both stages have come to it.
 struct Simulation {
   /// An action and the time when it runs.
   struct Span {
