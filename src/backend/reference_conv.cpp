@@ -8,8 +8,8 @@ namespace partita {
 namespace {
 
 /// Eigen's matrix product, for lowered convolutions.
-constexpr auto product = []<class A>(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const A* a,
-                                     Index lda, const A* b, Index ldb, A beta, A* c, Index ldc) {
+constexpr auto eigen_product = []<class A>(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const A* a,
+                                           Index lda, const A* b, Index ldb, A beta, A* c, Index ldc) {
   multiply<A>(transpose_a, transpose_b, m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
 };
 
@@ -35,7 +35,7 @@ void ReferenceBackend::conv_forward(std::span<const Window> windows, const Tenso
                            });
   if (conv.out != y.box() || conv.empty()) fill_bias(bias, y);
   if (conv.empty()) return;
-  dispatch_float(y.dtype(), [&](auto t) { lowered_forward<decltype(t)>(conv, x, w, bias, y, product); });
+  dispatch_float(y.dtype(), [&](auto t) { lowered_forward<decltype(t)>(conv, x, w, bias, y, eigen_product); });
 }
 
 void ReferenceBackend::conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w,
@@ -46,7 +46,7 @@ void ReferenceBackend::conv_backward_data(std::span<const Window> windows, const
       ReferenceBackend::conv_backward_data(windows, gy, gw, gx, stream);
     });
   if (conv.empty()) return dx.zero({});
-  dispatch_float(dx.dtype(), [&](auto t) { lowered_backward_data<decltype(t)>(conv, dy, w, dx, product); });
+  dispatch_float(dx.dtype(), [&](auto t) { lowered_backward_data<decltype(t)>(conv, dy, w, dx, eigen_product); });
 }
 
 void ReferenceBackend::conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy,
@@ -57,7 +57,8 @@ void ReferenceBackend::conv_backward_filter(std::span<const Window> windows, con
       ReferenceBackend::conv_backward_filter(windows, gx, gy, gw, write, stream);
     });
   if (conv.empty()) return write == Write::over ? dw.zero({}) : void();
-  dispatch_float(dw.dtype(), [&](auto t) { lowered_backward_filter<decltype(t)>(conv, x, dy, dw, write, product); });
+  dispatch_float(dw.dtype(),
+                 [&](auto t) { lowered_backward_filter<decltype(t)>(conv, x, dy, dw, write, eigen_product); });
 }
 
 }  // namespace partita

@@ -1,6 +1,5 @@
 #include "partita/comm/counting.hpp"
-
-#include <numeric>
+#include "src/comm/sum_of_counts.hpp"
 
 namespace partita {
 
@@ -29,8 +28,6 @@ void TrafficCounter::add(const TrafficCounter& other) {
 }
 
 namespace {
-
-Index sum(std::span<const Index> counts) { return std::accumulate(counts.begin(), counts.end(), Index{0}); }
 
 class CountingCommunicator : public Communicator {
  public:

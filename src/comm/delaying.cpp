@@ -1,7 +1,7 @@
 #include "src/comm/delaying.hpp"
+#include "src/comm/sum_of_counts.hpp"
 
 #include <chrono>
-#include <numeric>
 #include <thread>
 
 namespace partita {
@@ -23,8 +23,6 @@ class Delayed : public Request::State {
   Request inner_;
   Clock::time_point arrival_;
 };
-
-Index sum(std::span<const Index> counts) { return std::accumulate(counts.begin(), counts.end(), Index{0}); }
 
 class DelayingCommunicator : public Communicator {
  public:

@@ -81,9 +81,9 @@ class PendingMessages : public Request::State {
 };
 
 /// A collective whose last copy and sum are in the stream of the rank's messages.
-class Enqueued : public Request::State {
+class InStream final : public Request::State {
  public:
-  explicit Enqueued(std::shared_ptr<DeviceRank> me) : me_(std::move(me)), done_(me_->device.record(me_->stream)) {}
+  explicit InStream(std::shared_ptr<DeviceRank> me) : me_(std::move(me)), done_(me_->device.record(me_->stream)) {}
   void wait(Stream stream) override { me_->device.wait(stream, done_); }
 
  private:
@@ -189,7 +189,7 @@ class DeviceThreads : public Communicator {
   }
 
  private:
-  Request enqueued(Stream stream) { return Request(std::make_unique<Enqueued>(me_), stream); }
+  Request enqueued(Stream stream) { return Request(std::make_unique<InStream>(me_), stream); }
 
   /// Starts this rank's side of a message. If the other rank has started its own, starts the copy.
   PendingMessages::Message start(int peer, bool sends, const Endpoint& mine) {

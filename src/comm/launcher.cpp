@@ -32,7 +32,7 @@ Process look_at(pid_t process) {
   fmt::format_to_n(path.data(), path.size() - 1, "/proc/{}/stat", process);
   const int file = open(path.data(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return {.known = errno == ENOENT};
-  const ssize_t length = read(file, text.data(), text.size() - 1);
+  const ssize_t length = ::read(file, text.data(), text.size() - 1);
   close(file);
   // The line is: number (name) state parent group session terminal its-group flags ...; a name may have spaces and
   // parentheses.

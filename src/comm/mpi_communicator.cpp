@@ -2,6 +2,7 @@
 
 #include "src/comm/mpi_limits.hpp"
 #include "src/comm/shared_memory/between_processes.hpp"
+#include "src/comm/sum_of_counts.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -17,8 +18,6 @@ void for_pieces(Index total, Piece&& piece) {
   for (Index at = 0; at < total; at += most_mpi_elements)
     piece(at, static_cast<int>(std::min(most_mpi_elements, total - at)));
 }
-
-Index sum(std::span<const Index> counts) { return std::accumulate(counts.begin(), counts.end(), Index{0}); }
 
 /// Calls block(rank, first element, number of elements) for each rank's block.
 template <class Block>

@@ -2,9 +2,9 @@
 
 #include "partita/base/error.hpp"
 #include "partita/base/memory.hpp"
+#include "src/comm/sum_of_counts.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace partita {
 
@@ -180,7 +180,6 @@ class Staged final : public Communicator {
  private:
   static std::byte* as_bytes(void* data) { return static_cast<std::byte*>(data); }
   static std::size_t bytes_of(Index count, DType dtype) { return static_cast<std::size_t>(count * size_of(dtype)); }
-  static Index sum(std::span<const Index> counts) { return std::accumulate(counts.begin(), counts.end(), Index{0}); }
 
   /// Returns bytes of the device, in memory of the CPU. Waits for what computes them.
   Room fetched(const void* data, std::size_t bytes, Stream stream) {

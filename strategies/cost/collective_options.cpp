@@ -8,8 +8,6 @@ namespace partita {
 
 namespace {
 
-using enum CollectiveAlgorithm;
-
 constexpr int most_ranks_of_one_shot = 8;
 
 /// Adds the options of one collective.
@@ -21,14 +19,14 @@ class OptionList {
   void add_flat(CollectiveAlgorithm algorithm) {
     thread_local std::vector<Hop> hops;  // kept, since many collectives are priced
     collective_hops(verb_, algorithm, top_.ranks, bytes_, hops);
-    begin(algorithm, LevelUse::flat, algorithm == ring && spans_.size() > 1);
+    begin(algorithm, LevelUse::flat, algorithm == CollectiveAlgorithm::ring && spans_.size() > 1);
     for (const Hop& hop : hops) add_hop(hop);
     end();
   }
 
   void add_one_shot() {
     if (verb_ != Verb::all_reduce || top_.level > 0 || top_.ranks > most_ranks_of_one_shot) return;
-    begin(pairwise, LevelUse::one_shot, false);
+    begin(CollectiveAlgorithm::pairwise, LevelUse::one_shot, false);
     const double all = bytes_ * (top_.ranks - 1);
     use(links(top_, 1), {1, all, all});
     end();
@@ -36,8 +34,8 @@ class OptionList {
 
   /// Each unit has a ring for each of its ranks, which carries as large a share of the bytes.
   void add_all_links() {
-    const CollectiveCost cost = collective_cost(verb_, ring, top_.ranks, bytes_);
-    begin(ring, LevelUse::all_links, true);
+    const CollectiveCost cost = collective_cost(verb_, CollectiveAlgorithm::ring, top_.ranks, bytes_);
+    begin(CollectiveAlgorithm::ring, LevelUse::all_links, true);
     for (const Span& span : spans_) use(all_ranks(span), {cost.rounds, cost.bytes / span.inside, 0});
     tables_.options.back().combined = cost.combined;
     end();
@@ -53,8 +51,8 @@ class OptionList {
   /// The switches of the outermost level get a vector from each rank and send their sum back: one message up and one
   /// down, at the same time but for their latencies.
   void add_in_network() {
-    begin(ring, LevelUse::in_network, false);
-    for (const Span& span : spans_.first(spans_.size() - 1)) add_inside(span, ring);
+    begin(CollectiveAlgorithm::ring, LevelUse::in_network, false);
+    for (const Span& span : spans_.first(spans_.size() - 1)) add_inside(span, CollectiveAlgorithm::ring);
     Link link = all_ranks(top_);
     link.adds = true;
     use(link, {2, bytes_ * top_.share(), 0});
@@ -137,6 +135,7 @@ class OptionList {
 
   /// Adds what a collective by levels does inside a unit, before and after the levels around it.
   void add_inside(const Span& span, CollectiveAlgorithm algorithm) {
+    using enum CollectiveAlgorithm;
     const auto add = [&](Verb verb, CollectiveAlgorithm of) { use(all_ranks(span), cost_in(span, verb, of)); };
     switch (verb_) {
       case Verb::all_reduce:
@@ -156,6 +155,7 @@ class OptionList {
 
 /// Returns the algorithms that are worth running by levels: few rounds or few bytes.
 std::span<const CollectiveAlgorithm> algorithms_by_levels(Verb verb) {
+  using enum CollectiveAlgorithm;
   static constexpr std::array all_reduce{ring, rabenseifner};
   static constexpr std::array all_gather{ring, recursive_doubling};
   static constexpr std::array reduce_scatter{ring, recursive_halving};

@@ -8,7 +8,7 @@ namespace {
 
 /// The number of schedules to keep: enough for two kinds at four numbers of microbatches. A schedule of 128 stages and
 /// 128 microbatches takes 2 MiB.
-constexpr std::size_t kept = 8;
+constexpr std::size_t most_kept = 8;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ std::shared_ptr<const Schedule> ScheduleCache::of(const ScheduleRequest& request
   }
   auto schedule = std::make_shared<const Schedule>(with_communication(generate(request), graph, true, places));
   made_.push_front({request, graph, places, std::move(schedule)});
-  if (made_.size() > kept) made_.pop_back();
+  if (made_.size() > most_kept) made_.pop_back();
   return made_.front().schedule;
 }
 

@@ -210,9 +210,9 @@ class Search {
 };
 
 /// StagePartitionCost::seconds, computed once for each range of layers.
-class Seconds {
+class GroupSeconds {
  public:
-  explicit Seconds(const StagePartitionCost& price)
+  explicit GroupSeconds(const StagePartitionCost& price)
       : ends_(static_cast<std::size_t>(price.layers()) + 1), known_(ends_ * ends_, never) {
     for (int first = 0; first < price.layers(); ++first)
       for (int end = first + 1; end <= price.layers(); ++end) known_[place(first, end)] = price.seconds(first, end);
@@ -250,7 +250,7 @@ FoundPartition search_partition(StagePartitionCost& price, Index limit, double m
   Search search(price, limit, effort);
   std::optional<Partition> best = search.of_all(most);
   if (!best) {
-    const Seconds known(price);
+    const GroupSeconds known(price);
     const auto seconds = [&](int g, int first, int end) {
       return limit == 0 || price.bytes(g, first, end) <= limit ? known.of(first, end) : never;
     };

@@ -9,8 +9,6 @@ namespace partita {
 
 namespace {
 
-using Algorithm = CollectiveAlgorithm;
-
 /// Writes the rounds of one rank. Below, p is the number of ranks and n the bytes of the whole vector.
 class FlatRounds {
  public:
@@ -23,24 +21,25 @@ class FlatRounds {
         fold_(p_),
         rounds_(rounds) {}
 
-  void all_reduce(Algorithm algorithm) {
+  void all_reduce(CollectiveAlgorithm algorithm) {
     switch (algorithm) {
-      case Algorithm::recursive_doubling: return folded(n_, n_, [&] { each_pair(1, [&](int) { swap(n_, n_, n_); }); });
-      case Algorithm::rabenseifner: return folded(n_, n_, [&] { halve_and_double(); });
-      case Algorithm::binomial: return reduce(), broadcast();
+      case CollectiveAlgorithm::recursive_doubling:
+        return folded(n_, n_, [&] { each_pair(1, [&](int) { swap(n_, n_, n_); }); });
+      case CollectiveAlgorithm::rabenseifner: return folded(n_, n_, [&] { halve_and_double(); });
+      case CollectiveAlgorithm::binomial: return reduce(), broadcast();
       default: return ring(block_), ring(0);
     }
   }
-  void all_gather(Algorithm algorithm) {
-    if (algorithm == Algorithm::ring) return ring(0);
-    if (algorithm == Algorithm::bruck) return gather_bruck();
+  void all_gather(CollectiveAlgorithm algorithm) {
+    if (algorithm == CollectiveAlgorithm::ring) return ring(0);
+    if (algorithm == CollectiveAlgorithm::bruck) return gather_bruck();
     folded(block_, n_, [&] {
       each_pair(1, [&](int distance) { swap(block_ * ranks_of(mine(distance)), block_ * ranks_of(theirs(distance))); });
     });
   }
-  void reduce_scatter(Algorithm algorithm) {
-    if (algorithm == Algorithm::ring) return ring(block_);
-    if (algorithm == Algorithm::pairwise) return direct(block_);
+  void reduce_scatter(CollectiveAlgorithm algorithm) {
+    if (algorithm == CollectiveAlgorithm::ring) return ring(block_);
+    if (algorithm == CollectiveAlgorithm::pairwise) return direct(block_);
     folded(n_, block_, [&] {
       each_pair(-1, [&](int distance) {
         const double kept = block_ * ranks_of(mine(distance));
@@ -48,13 +47,13 @@ class FlatRounds {
       });
     });
   }
-  void broadcast(Algorithm algorithm) {
-    if (algorithm == Algorithm::binomial) return broadcast();
+  void broadcast(CollectiveAlgorithm algorithm) {
+    if (algorithm == CollectiveAlgorithm::binomial) return broadcast();
     scatter();
     ring(0);
   }
-  void all_to_all(Algorithm algorithm) {
-    if (algorithm == Algorithm::pairwise) return direct(0);
+  void all_to_all(CollectiveAlgorithm algorithm) {
+    if (algorithm == CollectiveAlgorithm::pairwise) return direct(0);
     for (int bit = 1; bit < p_; bit *= 2) {  // the blocks whose distance has this bit
       int blocks = 0;
       for (int distance = bit; distance < p_; ++distance) blocks += (distance & bit) != 0 ? 1 : 0;

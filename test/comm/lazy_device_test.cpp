@@ -141,7 +141,7 @@ TEST_P(OnALazyDevice, EveryMissingKindOfEventIsFoundInEveryRun) {
 // Leaves out one event after the other. Many are not needed, since others order the same operations.
 TEST_P(OnALazyDevice, AnEventThatIsNotNeededGivesNoAlarm) {
   bool exists = true;
-  for (int call = 1; exists; call += sanitized && !lengthy() ? 4 : 1) {
+  for (int call = 1; exists; call += short_run() ? 4 : 1) {
     LazyDevice device(static_cast<unsigned>(call));
     device.forget_wait(call);
     const std::string message = message_of([&] {

@@ -96,10 +96,10 @@ void check_convolution(const Layout& x_layout, const std::vector<Window>& window
   const Tensor x = filled("NCHW", x_layout.shape(), x_layout.owned(me), 11),
                dy = filled("NCHW", outputs, y_layout.owned(me), 12), w = filled("FCHW", weights, Box(weights), 13);
 
-  LazyBackend backend(device);
+  const auto backend = make_lazy_backend(device);
   const auto between = make_device_threads(comm, device, std::chrono::seconds(60));
   const Place place(device);
-  const RankContext rank{backend, *between, true, place.stream};
+  const RankContext rank{*backend, *between, true, place.stream};
   const Tensor y_there = place.room(dy), dx_there = place.room(x), dw_there = place.room(w), dy_there = place.bring(dy),
                w_there = place.bring(w);
   Tensor extended;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <vector>
 
 namespace partita::test {
 
@@ -29,11 +30,21 @@ inline std::uint64_t number_from_environment(const char* name, std::uint64_t oth
   return text == nullptr ? otherwise : parse_number<std::uint64_t>(text).value_or(otherwise);
 }
 
-/// Returns how many of the `usual` cases to run. Under a sanitizer it is a quarter of them, because each case takes
-/// five to ten times as long and any case can show the errors that a sanitizer finds. With --long it is always all of
-/// them.
-inline std::uint64_t cases(std::uint64_t usual) { return sanitized && !lengthy() ? (usual + 3) / 4 : usual; }
-/// Returns how many ranks more the next run of a test has, for the same reason.
-inline int ranks_step(int ranks) { return sanitized && !lengthy() && ranks > 2 ? 3 : 1; }
+/// True under a sanitizer, unless the long runs are requested: each case then takes five to ten times as long, and any
+/// case can show the errors that a sanitizer finds.
+inline bool short_run() { return sanitized && !lengthy(); }
+/// Why a short run leaves out a test.
+inline constexpr const char* long_under_sanitizer = "takes a minute under a sanitizer; shorter tests run the same code";
+
+/// Returns how many of the `usual` cases to run; in a short run a quarter of them.
+inline std::uint64_t cases(std::uint64_t usual) { return short_run() ? (usual + 3) / 4 : usual; }
+/// Returns the cases of a list to run; in a short run the first.
+template <class Case>
+std::vector<Case> some(std::vector<Case> all) {
+  if (short_run()) all.resize(1);
+  return all;
+}
+/// Returns how many ranks more the next run of a test has; in a short run some numbers of ranks are left out.
+inline int ranks_step(int ranks) { return short_run() && ranks > 2 ? 3 : 1; }
 
 }  // namespace partita::test

@@ -102,7 +102,7 @@ ChildEnd run_child(const std::vector<std::string>& words, const std::string& fol
   const int forked = errno;
   close(told[1]);
   int error = 0;
-  const bool failed = child > 0 && read(told[0], &error, sizeof error) == sizeof error;
+  const bool failed = child > 0 && ::read(told[0], &error, sizeof error) == sizeof error;
   close(told[0]);
   if (child < 0) fail("cannot start a process: {}", system_message(forked));
   std::string complaint;

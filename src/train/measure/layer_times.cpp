@@ -8,6 +8,7 @@
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/train/kernels/kernel_choice.hpp"
 #include "partita/train/run/executor.hpp"
+#include "src/train/measure/median.hpp"
 
 #include <algorithm>
 #include <set>
@@ -17,12 +18,6 @@ namespace partita {
 namespace {
 
 using Kind = Action::Kind;
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// Returns the actions of a group's layers for an action of the group. Backward is one action or two halves (`split`).
 /// Empty for actions that are not timed.

@@ -2,6 +2,7 @@
 
 #include "partita/base/philox.hpp"
 #include "src/train/measure/kernel_rates.hpp"
+#include "src/train/measure/median.hpp"
 
 #include <unistd.h>
 
@@ -14,11 +15,6 @@ namespace partita {
 namespace {
 
 using Clock = std::function<double()>;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// The largest of all ranks' numbers. Collective.
 double largest(double mine, Communicator& world) {

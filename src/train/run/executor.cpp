@@ -16,8 +16,6 @@ namespace partita {
 
 namespace {
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-
 bool is_update(const Action& action) { return action.kind == Action::Kind::step; }
 
 /// Points a member to an object of a function, until the function ends, also by an exception.
@@ -323,7 +321,9 @@ void Executor::read_results() {
     const Target target = this->target(j);
     const auto at = 2 * static_cast<std::size_t>(j);
     result_.loss += numbers[at] * share(j);
-    result_.accuracy += (target.labels ? numbers[at + 1] / static_cast<double>(target.shape.volume()) : nan) * share(j);
+    result_.accuracy += (target.labels ? numbers[at + 1] / static_cast<double>(target.shape.volume())
+                                       : std::numeric_limits<double>::quiet_NaN()) *
+                        share(j);
   }
   finite_ = numbers[static_cast<std::size_t>(mark_place())] == 0;
   results_ = {};

@@ -18,7 +18,7 @@ namespace {
 using Kind = Action::Kind;
 
 /// The variants that the search tries.
-struct Options {
+struct GreedyOptions {
   int reserve = 0;        ///< activations that the lower group leaves free for the upper one
   bool in_turns = false;  ///< after a backward-data, prefer a forward if one is ready
   double patience = 0;    ///< part of a backward-filter that must fit before the next arrival, for it to begin
@@ -26,7 +26,7 @@ struct Options {
 
 class Greedy {
  public:
-  Greedy(const ScheduleRequest& request, double limit, Options options)
+  Greedy(const ScheduleRequest& request, double limit, GreedyOptions options)
       : request_(request),
         limit_(limit),
         options_(options),
@@ -132,7 +132,7 @@ class Greedy {
 
   const ScheduleRequest& request_;
   double limit_;  // in activations of a group, which is half of a stage
-  Options options_;
+  GreedyOptions options_;
   ScheduleTimes times_;
   std::vector<Stage> stages_;
   Arrivals arrivals_;

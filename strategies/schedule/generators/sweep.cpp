@@ -15,7 +15,7 @@ namespace {
 using Kind = Action::Kind;
 
 /// The options that the search tries in both values.
-struct Options {
+struct SweepOptions {
   bool one_more = false;  ///< warm up with one forward more than fits before the first backward
   /// also run a backward-filter that is too long for a gap, on the stage whose bubble would be the largest
   bool by_bubble = false;
@@ -23,7 +23,7 @@ struct Options {
 
 class Sweep {
  public:
-  Sweep(const ScheduleRequest& request, double limit, Options options)
+  Sweep(const ScheduleRequest& request, double limit, SweepOptions options)
       : request_(request), limit_(limit), options_(options), stages_(static_cast<std::size_t>(request.stages)) {
     for (auto& stage : stages_) {
       stage.forward_ends.reserve(static_cast<std::size_t>(request.microbatches));
@@ -130,7 +130,7 @@ class Sweep {
 
   const ScheduleRequest& request_;
   double limit_;
-  Options options_;
+  SweepOptions options_;
   std::vector<Stage> stages_;
 };
 

@@ -7,6 +7,7 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "test/strategies/cost/priced.hpp"
+#include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 
 #include <gtest/gtest.h>
@@ -59,6 +60,7 @@ TEST(PlannerOptions, ALayerThatRefusesALayoutCostsThatLayerAlone) {
 
 // On fewer samples than ranks, stages that wait for each other may be faster than ranks without samples.
 TEST(PlannerOptions, FewerMicrobatchesThanStagesAreTried) {
+  if (short_run()) GTEST_SKIP() << long_under_sanitizer;
   const Model model = builtin_model("resnet18", {});
   const Machine machine = dgx_h100();
   const Workload workload{.batch = 32, .optimizer = {}};
@@ -74,6 +76,7 @@ TEST(PlannerOptions, FewerMicrobatchesThanStagesAreTried) {
 }
 
 TEST(PlannerOptions, OneStrategyIsTheFirstOfThree) {
+  if (short_run()) GTEST_SKIP() << long_under_sanitizer;
   const Model model = builtin_model("resnet18", {});
   const Workload workload{.batch = 64, .optimizer = {}};
   const auto one = plan_strategies(model, workload, dgx_h100(), {}, {.ranks = 16, .best = 1});
@@ -87,6 +90,7 @@ TEST(PlannerOptions, OneStrategyIsTheFirstOfThree) {
 
 // Their estimates are less exact than those of one grid, so a search that mixed them would miss the second case.
 TEST(PlannerOptions, NoPlainPipelineIsFaster) {
+  if (short_run()) GTEST_SKIP() << long_under_sanitizer;
   for (const char* file : {"dgx-h100", "lassen", "dgx-a100"}) {
     const Machine machine = Machine::load((source_folder() / fmt::format("examples/machines/{}.toml", file)).string());
     const Model model = builtin_model("resnet18", {});

@@ -46,7 +46,7 @@ const std::vector<std::vector<Index>>& chains() {
 }
 
 /// One of so many prices is searched. It has no factor in common with the stages and microbatches, so all of them come.
-const int one_of = sanitized && !lengthy() ? 5 : 1;
+const int one_of = short_run() ? 5 : 1;
 
 ScheduleRequest request_of(const std::string& kind, int stages, int microbatches) {
   ScheduleRequest request;

@@ -40,7 +40,7 @@ void expect_counted(const Plan& plan, unsigned seed, const RankResult& result) {
   EXPECT_EQ(result.memory.each[MemoryClass::shared], staged || plan.ranks() == 1 ? 0 : 2 * lazy_room);
   if (plan.ranks() > 1) return;
   EXPECT_EQ(result.memory.each[MemoryClass::workspace],
-            peak_memory(plan, 0).each[MemoryClass::workspace] + Index{LazyLauncher::scratch_bytes});
+            peak_memory(plan, 0).each[MemoryClass::workspace] + lazy_scratch_bytes);
 }
 
 bool check_case(std::uint64_t seed) {

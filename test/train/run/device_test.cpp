@@ -200,8 +200,8 @@ TEST(Device, HoldsThePredictedBordersOfConvolutionsThatComputeAhead) {
     trainer.step(batch);
     EXPECT_EQ(trainer.peak_memory().each[MemoryClass::workspace],
               trainer.predicted_memory().each[MemoryClass::workspace]);
-    const Index packed = peak_memory(trainer.plan(), comm.rank(), {}, {.packs = true}).each[MemoryClass::workspace] +
-                         Index{LazyLauncher::scratch_bytes};
+    const Index packed =
+        peak_memory(trainer.plan(), comm.rank(), {}, {.packs = true}).each[MemoryClass::workspace] + lazy_scratch_bytes;
     EXPECT_GT(trainer.peak_memory().each[MemoryClass::workspace], packed) << "the borders need more than the messages";
   });
 }

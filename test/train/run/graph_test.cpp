@@ -97,7 +97,7 @@ Trained train_rank(const Model& model, const Strategy& strategy, const TrainerOp
 /// One rank computes on the card of PARTITA_DEVICE, if that is set. Several ranks exchange messages by NCCL.
 Processor processor(Communicator& comm, LazyDevice& device, LazyNccl& library, DType dtype) {
   const auto by_nccl = [&] { return make_nccl(comm, device, library); };
-  if (comm.size() > 1) return {device, by_nccl(), by_nccl(), std::make_unique<LazyBackend>(device)};
+  if (comm.size() > 1) return {device, by_nccl(), by_nccl(), make_lazy_backend(device)};
   if (card() == nullptr) return lazy_processor(comm, device);
   const auto alone = [&] { return make_device_threads(comm, *card(), std::chrono::seconds(60)); };
   return {*card(), alone(), alone(), make_cuda_backend(*card(), {.dtype = dtype})};

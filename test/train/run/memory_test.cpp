@@ -158,9 +158,8 @@ Made make_trainer(const Run& run, const TrainerOptions& options, Communicator& c
   Processor processor = copies ? lazy_processor(comm, device) : staged_processor(comm, device);
   const MessageMemory messages = message_memory(*processor.between, options.overlap);
   return {std::make_unique<Trainer>(model, strategy, options, comm, std::move(processor)), messages,
-          BesideTensors{.shared = copies && comm.size() > 1 ? 2 * lazy_room : 0,
-                        .workspace = Index{LazyLauncher::scratch_bytes},
-                        .data = false}};
+          BesideTensors{
+              .shared = copies && comm.size() > 1 ? 2 * lazy_room : 0, .workspace = lazy_scratch_bytes, .data = false}};
 }
 
 /// Runs on one rank of `comm`. Collective: every rank of `comm` calls it.

@@ -136,7 +136,7 @@ TEST(Pipeline, EveryScheduleOnEveryNumberOfStages) {
       for (const int microbatches : {1, 2, 3, 4, 8, 13}) {
         if (HasFailure()) return;
         if (kind == "chimera" && stages % 2 != 0) continue;  // refused: ChimeraNeedsStagesInPairs
-        if (sanitized && !lengthy() && microbatches > 2 && microbatches < 13) continue;
+        if (short_run() && microbatches > 2 && microbatches < 13) continue;
         const bool few = stages * default_groups_per_stage(parse_schedule_kind(kind)) <= 12;
         const Model model = few && microbatches % 2 == 0 ? skips() : deep();
         expect_serial_result(model, staged(model, stages, {""}, kind, microbatches), 13);

@@ -9,6 +9,7 @@
 #include "src/cli/support/plan_notes.hpp"
 #include "src/cli/support/settled.hpp"
 #include "src/cli/support/text_file.hpp"
+#include "src/cli/support/units.hpp"
 #include "src/cli/verbs/compare/compare_json.hpp"
 #include "src/cli/verbs/compare/curves.hpp"
 #include "src/cli/verbs/compare/verdict.hpp"
@@ -18,8 +19,6 @@
 namespace partita::cli {
 
 namespace {
-
-constexpr double ms = 1e3, mib = 1 << 20;
 
 /// Predicts the costs of strategies and, if it has ranks, measures those that run on that number of ranks.
 class Comparison {
@@ -197,17 +196,17 @@ void print_not_run(const std::vector<Compared>& all, int ranks) {
 
 /// Prints how many layers have measured kernel times: over all strategies and, if only some layers have, per strategy.
 void print_kernels(const std::vector<Compared>& all) {
-  std::size_t measured = 0, layers = 0;
+  std::size_t timed = 0, layers = 0;
   std::string each;
   for (const auto& one : all) {
     const auto& costs = one.cost.layers;
     const auto of = std::count_if(costs.begin(), costs.end(), [](const LayerCost& cost) { return cost.measured; });
-    measured += static_cast<std::size_t>(of);
+    timed += static_cast<std::size_t>(of);
     layers += costs.size();
     each += fmt::format("{}{} {} of {}", each.empty() ? "" : ", ", one.name, of, costs.size());
   }
-  const bool mixed = all.size() > 1 && measured > 0 && measured < layers;
-  fmt::print("kernels  {} of {} layers use measured times{}, the others use the machine's rates\n\n", measured, layers,
+  const bool mixed = all.size() > 1 && timed > 0 && timed < layers;
+  fmt::print("kernels  {} of {} layers use measured times{}, the others use the machine's rates\n\n", timed, layers,
              mixed ? fmt::format(" ({})", each) : "");
 }
 

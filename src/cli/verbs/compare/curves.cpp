@@ -9,6 +9,7 @@
 #include "src/cli/support/rank_patterns.hpp"
 #include "src/cli/support/settled.hpp"
 #include "src/cli/support/text_file.hpp"
+#include "src/cli/support/units.hpp"
 
 #include <fmt/ranges.h>
 
@@ -18,8 +19,6 @@
 namespace partita::cli {
 
 namespace {
-
-constexpr double ms = 1e3, mib = 1 << 20;
 
 /// A strategy's predicted step on a number of ranks.
 struct Point {
@@ -160,7 +159,7 @@ std::string print_csv(const std::vector<Point>& points) {
   return text;
 }
 
-Json to_json(const Options& options, const CurvePrices& prices, const Curves& curves) {
+Json curves_json(const Options& options, const CurvePrices& prices, const Curves& curves) {
   Json json{{"subject", "curves"},
             {"machine", prices.files().machine.name},
             {"model", prices.model().name()},
@@ -203,7 +202,7 @@ int compare_curves(const Options& options, const ModelFactory& factory) {
   print_points(curves.points);
   print_crossings(curves.points);
   if (!options.csv.empty()) write_text("--csv", options.csv, print_csv(curves.points));
-  if (!options.json.empty()) write_text("--json", options.json, print_json(to_json(options, prices, curves)));
+  if (!options.json.empty()) write_text("--json", options.json, print_json(curves_json(options, prices, curves)));
   std::fflush(stdout);
   if (std::none_of(curves.points.begin(), curves.points.end(), [](const Point& point) { return point.fits; }))
     throw AgreedError(fmt::format("no strategy fits in {} per rank", print_bytes(prices.limit())));

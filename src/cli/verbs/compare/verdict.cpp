@@ -1,6 +1,7 @@
 #include "src/cli/verbs/compare/verdict.hpp"
 
 #include "src/cli/support/unfit.hpp"
+#include "src/cli/support/units.hpp"
 
 #include <fmt/ranges.h>
 
@@ -11,13 +12,12 @@ namespace partita::cli {
 
 namespace {
 
-constexpr double ms = 1e3;
 constexpr double tie = 5e-4;          // a smaller difference would be printed as 0.0 %
 constexpr double most_spread = 0.10;  // of measured times that can be trusted
 constexpr double most_efficiency = 1.05;
 
-double predicted(const Compared& one) { return one.cost.seconds; }
-double measured(const Compared& one) { return one.measured->median; }
+double predicted_seconds(const Compared& one) { return one.cost.seconds; }
+double measured_seconds(const Compared& one) { return one.measured->median; }
 
 /// The parts of a step that make `loser` slower, largest first, and the parts where it is faster: "halo +2.100 ms,
 /// compute -0.200 ms". Parts below 5 % of the difference are left out.
@@ -40,7 +40,7 @@ std::vector<Compared> ranked(std::vector<Compared> all) {
   const bool ran = std::any_of(all.begin(), all.end(), [](const Compared& one) { return one.measured.has_value(); });
   if (ran) std::erase_if(all, [](const Compared& one) { return !one.measured; });
   std::stable_sort(all.begin(), all.end(), [ran](const auto& a, const auto& b) {
-    return ran ? measured(a) < measured(b) : predicted(a) < predicted(b);
+    return ran ? measured_seconds(a) < measured_seconds(b) : predicted_seconds(a) < predicted_seconds(b);
   });
   return all;
 }
@@ -52,18 +52,19 @@ std::string print_predicted(const std::vector<Compared>& sorted) {
       fmt::format("{} {}\n", fmt::join(names, " and "), names.size() == 1 ? "wins" : "take the same time");
   for (auto one = sorted.begin() + static_cast<std::ptrdiff_t>(names.size()); one != sorted.end(); ++one) {
     const auto why = reasons(*one, winner);
-    text += fmt::format("  {} takes {:.1f} % longer{}{}\n", one->name, 100 * (predicted(*one) / predicted(winner) - 1),
-                        why.empty() ? "" : ": ", why);
+    text += fmt::format("  {} takes {:.1f} % longer{}{}\n", one->name,
+                        100 * (predicted_seconds(*one) / predicted_seconds(winner) - 1), why.empty() ? "" : ": ", why);
   }
   return text;
 }
 
 std::string print_measured(const std::vector<Compared>& sorted) {
   const Compared& winner = sorted.front();
-  std::string text = fmt::format("{} wins: measured {:.3f} ms\n", winner.name, measured(winner) * ms);
+  std::string text = fmt::format("{} wins: measured {:.3f} ms\n", winner.name, measured_seconds(winner) * ms);
   for (std::size_t i = 1; i < sorted.size(); ++i) {
     const Compared& one = sorted[i];
-    const double longer = measured(one) / measured(winner) - 1, expected = predicted(one) / predicted(winner) - 1;
+    const double longer = measured_seconds(one) / measured_seconds(winner) - 1,
+                 expected = predicted_seconds(one) / predicted_seconds(winner) - 1;
     const double spread = std::max(one.measured->spread, winner.measured->spread);
     text += fmt::format("  {} takes {:.1f} % longer{}; predicted: {:.1f} % {}{}\n", one.name, 100 * longer,
                         longer < spread ? ", which is within the spread" : "", 100 * std::abs(expected),
@@ -91,7 +92,8 @@ Fastest fastest(const std::vector<Compared>& all) {
   result.measured = sorted.front().measured.has_value();
   result.names.push_back(sorted.front().name);
   for (std::size_t i = 1; i < sorted.size() && !result.measured; ++i)
-    if (predicted(sorted[i]) < (1 + tie) * predicted(sorted.front())) result.names.push_back(sorted[i].name);
+    if (predicted_seconds(sorted[i]) < (1 + tie) * predicted_seconds(sorted.front()))
+      result.names.push_back(sorted[i].name);
   return result;
 }
 
@@ -101,8 +103,9 @@ std::string print_verdict(const std::vector<Compared>& all) {
   if (!sorted.front().measured) return print_predicted(sorted);
   std::string text = print_measured(sorted);
   for (const auto& one : all)
-    if (one.fits() && !one.measured && predicted(one) < predicted(sorted.front()))
-      text += fmt::format("  {} was not run; it is predicted to be faster: {:.3f} ms\n", one.name, predicted(one) * ms);
+    if (one.fits() && !one.measured && predicted_seconds(one) < predicted_seconds(sorted.front()))
+      text += fmt::format("  {} was not run; it is predicted to be faster: {:.3f} ms\n", one.name,
+                          predicted_seconds(one) * ms);
   return text;
 }
 

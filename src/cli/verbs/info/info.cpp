@@ -16,7 +16,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-po::options_description describe(std::string& json, const std::string& program) {
+po::options_description add_options(std::string& json, const std::string& program) {
   po::options_description all("Usage: " + program + " info [options]");
   add_common_options(all);
   all.add_options()("json", po::value(&json)->implicit_value(standard_output, "")->value_name("FILE"),
@@ -24,7 +24,7 @@ po::options_description describe(std::string& json, const std::string& program) 
   return all;
 }
 
-std::string print(const std::vector<FactGroup>& groups) {
+std::string print_facts(const std::vector<FactGroup>& groups) {
   std::string text;
   for (const auto& [title, key, facts] : groups) {
     text += fmt::format("{}{}\n", text.empty() ? "" : "\n", title);
@@ -50,12 +50,12 @@ Json to_json(const std::vector<FactGroup>& groups) {
 
 po::options_description describe_info(const std::string& program) {
   std::string unused;
-  return describe(unused, program);
+  return add_options(unused, program);
 }
 
 int info(int argc, char** argv) {
   std::string json;
-  const auto all = describe(json, program_name(argc, argv));
+  const auto all = add_options(json, program_name(argc, argv));
   const auto values = read_command_line(argc - 1, argv + 1, all);
   if (values.count("help") != 0) {
     std::ostringstream text;
@@ -65,7 +65,7 @@ int info(int argc, char** argv) {
   }
   check_writable({{"--json", json, FileKind::json}});
   const std::vector<FactGroup> groups{versions(), build_options(), hardware(), limits(), environment()};
-  if (json != standard_output) fmt::print("{}", print(groups));
+  if (json != standard_output) fmt::print("{}", print_facts(groups));
   if (!json.empty()) write_text("--json", json, print_json(to_json(groups)));
   return 0;
 }

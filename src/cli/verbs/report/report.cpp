@@ -21,7 +21,7 @@ struct ReportOptions {
   std::string out;
 };
 
-po::options_description describe(ReportOptions& o, const std::string& program) {
+po::options_description add_options(ReportOptions& o, const std::string& program) {
   po::options_description all(
       "Usage: " + program +
       " report FILE... --out PAGE\n\nFILE is a JSON file that train, evaluate, scale or compare "
@@ -68,12 +68,12 @@ std::string print_page(const std::vector<ReportInput>& inputs) {
 
 po::options_description describe_report(const std::string& program) {
   ReportOptions unused;
-  return describe(unused, program);
+  return add_options(unused, program);
 }
 
 int report(int argc, char** argv) {
   ReportOptions o;
-  const auto all = describe(o, program_name(argc, argv));
+  const auto all = add_options(o, program_name(argc, argv));
   const auto values = read_command_line(argc - 1, argv + 1, all, "file");
   if (values.count("help") != 0) {
     std::ostringstream text;

@@ -25,7 +25,7 @@ struct ScaleTexts {  // values that are parsed after Boost has read them
   std::string launcher, hostfile;
 };
 
-po::options_description describe(ScaleOptions& o, ScaleTexts& texts, const std::string& program) {
+po::options_description add_options(ScaleOptions& o, ScaleTexts& texts, const std::string& program) {
   po::options_description all("Usage: " + program + " scale --ranks P... [options] [options of train]");
   add_common_options(all);
   auto add = all.add_options();
@@ -145,13 +145,13 @@ Options parse_train(const ScaleOptions& o, char* name, const Program& program) {
 po::options_description describe_scale(const std::string& program) {
   ScaleOptions unused;
   ScaleTexts texts;
-  return describe(unused, texts, program);
+  return add_options(unused, texts, program);
 }
 
 std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, const Program& program, std::string& answer) {
   ScaleOptions o;
   ScaleTexts texts;
-  const auto all = describe(o, texts, program_name(argc, argv));
+  const auto all = add_options(o, texts, program_name(argc, argv));
   po::variables_map values;
   try {
     using Style = po::command_line_style::style_t;

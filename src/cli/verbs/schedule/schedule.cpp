@@ -25,7 +25,7 @@ struct ScheduleOptions {
   bool draw = true;
 };
 
-po::options_description describe(ScheduleOptions& o, const std::string& program) {
+po::options_description add_options(ScheduleOptions& o, const std::string& program) {
   po::options_description all("Usage: " + program + " schedule [options]");
   auto& r = o.request;
   std::string kinds;
@@ -128,12 +128,12 @@ std::string print_kinds() {
 
 po::options_description describe_schedule(const std::string& program) {
   ScheduleOptions unused;
-  return describe(unused, program);
+  return add_options(unused, program);
 }
 
 int schedule(int argc, char** argv) {
   ScheduleOptions o;
-  const po::options_description all = describe(o, program_name(argc, argv));
+  const po::options_description all = add_options(o, program_name(argc, argv));
   const auto values = read_command_line(argc - 1, argv + 1, all);
   if (values.count("help") != 0 || values.count("kinds") != 0) {
     std::ostringstream text;

@@ -1,0 +1,324 @@
+#include "test/support/lazy_backend.hpp"
+
+#include "src/backend/functor_backend/convolution.hpp"
+#include "src/backend/functor_backend/elementwise.hpp"
+#include "src/backend/functor_backend/losses.hpp"
+#include "src/backend/functor_backend/normalization.hpp"
+#include "src/backend/functor_backend/pooling.hpp"
+#include "src/backend/functor_backend/resampling.hpp"
+#include "src/backend/functor_backend/updates.hpp"
+#include "test/support/host_launcher.hpp"
+
+#include <functional>
+#include <initializer_list>
+#include <span>
+
+namespace partita::test {
+namespace {
+
+/// Adds functors to a lazy device's streams. What they touch is declared beforehand. A verb that uses the scratch
+/// memory counts as writing all of it.
+class LazyLauncher {
+ public:
+  class Declared {
+   public:
+    explicit Declared(LazyDevice& its_device)
+        : device(its_device), scratch(static_cast<std::byte*>(its_device.allocate(lazy_scratch_bytes))) {}
+    ~Declared() { device.release(scratch); }
+    Declared(const Declared&) = delete;
+    Declared& operator=(const Declared&) = delete;
+
+    LazyDevice& device;
+    std::byte* scratch;
+    std::string what{};
+    std::vector<Access> accesses{};
+  };
+
+  explicit LazyLauncher(std::shared_ptr<Declared> declared) : declared_(std::move(declared)) {}
+
+  std::span<std::byte> scratch() const { return {declared_->scratch, lazy_scratch_bytes}; }
+
+  template <class F>
+  void for_elements(const Stack& size, const F& f, Stream stream) const {
+    enqueue(stream, [=] { HostLauncher().for_elements(size, f, {}); });
+  }
+  template <class F>
+  void for_each(Index rows, Index columns, const F& f, Stream stream) const {
+    enqueue(stream, [=] { HostLauncher().for_each(rows, columns, f, {}); });
+  }
+  template <class F>
+  void for_ragged(const Lengths& lengths, const F& f, Stream stream) const {
+    enqueue(stream, [=] { HostLauncher().for_ragged(lengths, f, {}); });
+  }
+  template <class A, std::size_t K, class Value, class Finish>
+  void reduce(Index groups, Index length, const Value& value, const Finish& finish, Stream stream) const {
+    enqueue(stream, [=] { HostLauncher().reduce<A, K>(groups, length, value, finish, {}); });
+  }
+  template <class A, std::size_t K, class Value, class Finish>
+  void reduce_ragged(const Lengths& lengths, const Value& value, const Finish& finish, Stream stream) const {
+    enqueue(stream, [=] { HostLauncher().reduce_ragged<A, K>(lengths, value, finish, {}); });
+  }
+  template <class A, std::size_t K, class Value, class Finish>
+  void reduce_columns(const Stack& size, const Value& value, const Finish& finish, Stream stream) const {
+    enqueue(stream, [=] { HostLauncher().reduce_columns<A, K>(size, value, finish, {}); });
+  }
+  template <class Value, class Finish>
+  void largest(Index groups, Index length, const Value& value, const Finish& finish, Stream stream) const {
+    enqueue(stream, [=] { HostLauncher().largest(groups, length, value, finish, {}); });
+  }
+
+ private:
+  void enqueue(Stream stream, std::function<void()> run) const {
+    declared_->device.enqueue(declared_->what, stream, declared_->accesses, std::move(run));
+  }
+
+  std::shared_ptr<Declared> declared_;
+};
+
+/// The kernels of a GPU, on a lazy device.
+class LazyBackend final : public FunctorBackend<LazyLauncher> {
+ public:
+  using Kernels = FunctorBackend<LazyLauncher>;
+  using Declared = LazyLauncher::Declared;
+  explicit LazyBackend(LazyDevice& device) : LazyBackend(std::make_shared<Declared>(device)) {}
+  Device& device() const override { return declared_->device; }
+  Index workspace() const override { return static_cast<Index>(lazy_scratch_bytes); }
+  bool fuses(const Activation&) const override { return true; }
+
+  void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "conv_forward", {x, w, bias}, {y});
+    Kernels::conv_forward(windows, x, w, bias, y, stream);
+  }
+  void conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w, const Tensor& dx,
+                          Stream stream) override {
+    const Touching touching(*declared_, "conv_backward_data", {dy, w}, {dx});
+    Kernels::conv_backward_data(windows, dy, w, dx, stream);
+  }
+  void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy, const Tensor& dw,
+                            Write write, Stream stream) override {
+    const Touching touching(*declared_, "conv_backward_filter", {x, dy}, {dw});
+    Kernels::conv_backward_filter(windows, x, dy, dw, write, stream);
+  }
+  void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha, const void* a,
+            Index lda, const void* b, Index ldb, double beta, void* c, Index ldc, Stream stream) override {
+    Touching touching(*declared_, "gemm", {}, {});
+    touching.add_rows(dtype, a, transpose_a ? k : m, transpose_a ? m : k, lda, false);
+    touching.add_rows(dtype, b, transpose_b ? n : k, transpose_b ? k : n, ldb, false);
+    touching.add_rows(dtype, c, m, n, ldc, true);
+    Kernels::gemm(dtype, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
+  }
+  void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked, const Box& part,
+                    Stream stream) override {
+    const Touching touching(*declared_, "pool_forward", {x}, {y, picked});
+    Kernels::pool_forward(pooling, x, y, picked, part, stream);
+  }
+  void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx, const Box& part,
+                     Stream stream) override {
+    const Touching touching(*declared_, "pool_backward", {dy, picked}, {dx});
+    Kernels::pool_backward(pooling, dy, picked, dx, part, stream);
+  }
+  void channel_centers(const Tensor& x, const Tensor& centers, Stream stream) override {
+    const Touching touching(*declared_, "channel_centers", {x}, {centers});
+    Kernels::channel_centers(x, centers, stream);
+  }
+  void channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) override {
+    const Touching touching(*declared_, "channel_sums", {x, centers}, {sums});
+    Kernels::channel_sums(x, centers, sums, stream);
+  }
+  void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
+                             Stream stream) override {
+    const Touching touching(*declared_, "channel_gradient_sums", {x, dy, statistics}, {sums});
+    Kernels::channel_gradient_sums(x, dy, statistics, sums, stream);
+  }
+  void group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) override {
+    const Touching touching(*declared_, "group_channels", {sums, scale}, {grouped});
+    Kernels::group_channels(sums, scale, grouped, stream);
+  }
+  void add_parts(const Tensor& sums, Index s, const Tensor& total, Stream stream) override {
+    const Touching touching(*declared_, "add_parts", {sums}, {total});
+    Kernels::add_parts(sums, s, total, stream);
+  }
+  void norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count, const Tensor& moments,
+                    Stream stream) override {
+    const Touching touching(*declared_, "norm_moments", {sums, centers}, {moments});
+    Kernels::norm_moments(sums, centers, own, count, moments, stream);
+  }
+  void norm_statistics(const Tensor& moments, Index count, double epsilon, const Tensor& statistics,
+                       Stream stream) override {
+    const Touching touching(*declared_, "norm_statistics", {moments}, {statistics});
+    Kernels::norm_statistics(moments, count, epsilon, statistics, stream);
+  }
+  void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
+                        Stream stream) override {
+    const Touching touching(*declared_, "given_statistics", {mean, variance}, {statistics});
+    Kernels::given_statistics(mean, variance, epsilon, statistics, stream);
+  }
+  void norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift,
+                    const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "norm_forward", {x, statistics, scale, shift}, {y});
+    Kernels::norm_forward(x, statistics, scale, shift, y, stream);
+  }
+  void norm_backward(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums, bool scaled,
+                     const Tensor& scale, Index count, const Tensor& dx, Stream stream) override {
+    const Touching touching(*declared_, "norm_backward", {x, dy, statistics, sums, scale}, {dx});
+    Kernels::norm_backward(x, dy, statistics, sums, scaled, scale, count, dx, stream);
+  }
+  void spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "spatial_sum", {x}, {y});
+    Kernels::spatial_sum(x, scale, y, stream);
+  }
+  void spatial_spread(const Tensor& dy, double scale, const Tensor& dx, Stream stream) override {
+    const Touching touching(*declared_, "spatial_spread", {dy}, {dx});
+    Kernels::spatial_spread(dy, scale, dx, stream);
+  }
+  void resample_forward(std::span<const Resampling> dims, const Tensor& x, const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "resample_forward", {x}, {y});
+    Kernels::resample_forward(dims, x, y, stream);
+  }
+  void resample_backward(std::span<const Resampling> dims, const Tensor& dy, const Tensor& dx, Stream stream) override {
+    const Touching touching(*declared_, "resample_backward", {dy}, {dx});
+    Kernels::resample_backward(dims, dy, dx, stream);
+  }
+  void space_to_depth(std::span<const Index> block, const Tensor& x, const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "space_to_depth", {x}, {y});
+    Kernels::space_to_depth(block, x, y, stream);
+  }
+  void depth_to_space(std::span<const Index> block, const Tensor& dy, const Tensor& dx, Stream stream) override {
+    const Touching touching(*declared_, "depth_to_space", {dy}, {dx});
+    Kernels::depth_to_space(block, dy, dx, stream);
+  }
+  void bias_forward(const Tensor& bias, const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "bias_forward", {bias}, {y});
+    Kernels::bias_forward(bias, y, stream);
+  }
+  void bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream stream) override {
+    const Touching touching(*declared_, "bias_backward", {dy}, {db});
+    Kernels::bias_backward(dy, db, write, stream);
+  }
+  void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "activation_forward", {x}, {y});
+    Kernels::activation_forward(f, x, y, stream);
+  }
+  void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
+                           Stream stream) override {
+    const Touching touching(*declared_, "activation_backward", {kept, dy}, {dx});
+    Kernels::activation_backward(f, kept, dy, dx, stream);
+  }
+  void dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole, const Tensor& x,
+               const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "dropout", {x, step}, {y});
+    Kernels::dropout(rate, random, step, first, whole, x, y, stream);
+  }
+  void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "axpby", {x}, {y});
+    Kernels::axpby(a, x, b, y, stream);
+  }
+  void mark_not_finite(const Tensor& x, const Tensor& mark, Stream stream) override {
+    const Touching touching(*declared_, "mark_not_finite", {x}, {mark});
+    Kernels::mark_not_finite(x, mark, stream);
+  }
+  void cross_entropy_forward(const Tensor& x, const Tensor& labels, double count, const Tensor& result,
+                             Stream stream) override {
+    const Touching touching(*declared_, "cross_entropy_forward", {x, labels}, {result}, true);
+    Kernels::cross_entropy_forward(x, labels, count, result, stream);
+  }
+  void cross_entropy_backward(const Tensor& x, const Tensor& labels, double scale, const Tensor& dx,
+                              Stream stream) override {
+    const Touching touching(*declared_, "cross_entropy_backward", {x, labels}, {dx}, true);
+    Kernels::cross_entropy_backward(x, labels, scale, dx, stream);
+  }
+  void overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
+                       Stream stream) override {
+    const Touching touching(*declared_, "overlap_forward", {x, labels}, {sums, result}, true);
+    Kernels::overlap_forward(x, labels, sums, result, stream);
+  }
+  void overlap_loss(const Tensor& sums, double count, double scale, const Tensor& result, Stream stream) override {
+    const Touching touching(*declared_, "overlap_loss", {}, {sums, result});
+    Kernels::overlap_loss(sums, count, scale, result, stream);
+  }
+  void overlap_backward(const Tensor& x, const Tensor& labels, const Tensor& derivatives, const Tensor& dx,
+                        Stream stream) override {
+    const Touching touching(*declared_, "overlap_backward", {x, labels, derivatives}, {dx}, true);
+    Kernels::overlap_backward(x, labels, derivatives, dx, stream);
+  }
+  void difference_forward(bool absolute, const Tensor& x, const Tensor& target, double count, const Tensor& result,
+                          Stream stream) override {
+    const Touching touching(*declared_, "difference_forward", {x, target}, {result});
+    Kernels::difference_forward(absolute, x, target, count, result, stream);
+  }
+  void difference_backward(bool absolute, const Tensor& x, const Tensor& target, double scale, const Tensor& dx,
+                           Stream stream) override {
+    const Touching touching(*declared_, "difference_backward", {x, target}, {dx});
+    Kernels::difference_backward(absolute, x, target, scale, dx, stream);
+  }
+  void update_norms(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces,
+                    const Tensor& squares, Stream stream) override {
+    Touching touching(*declared_, "update_norms", {}, {squares});
+    touching.add_pieces(pieces);
+    Kernels::update_norms(optimizer, moment, pieces, squares, stream);
+  }
+  void update(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces, const Tensor& squares,
+              Stream stream) override {
+    Touching touching(*declared_, "update", {squares}, {});
+    touching.add_pieces(pieces);
+    Kernels::update(optimizer, moment, pieces, squares, stream);
+  }
+
+ private:
+  explicit LazyBackend(const std::shared_ptr<Declared>& declared)
+      : Kernels(LazyLauncher(declared)), declared_(declared) {}
+
+  /// Declares what the functors of a verb touch.
+  class Touching {
+   public:
+    using Tensors = std::initializer_list<std::reference_wrapper<const Tensor>>;
+    Touching(Declared& declared, const char* what, Tensors reads, Tensors writes, bool scratch = false)
+        : declared_(declared) {
+      declared_.what = what;
+      if (scratch) add(declared_.scratch, lazy_scratch_bytes, true);
+      for (const Tensor& each : reads) add(each.data(), each.bytes(), false);
+      for (const Tensor& each : writes) add(each.data(), each.bytes(), true);
+    }
+    ~Touching() { declared_.accesses.clear(); }
+    Touching(const Touching&) = delete;
+    Touching& operator=(const Touching&) = delete;
+
+    void add_rows(DType dtype, const void* first, Index rows, Index columns, Index step, bool writes) {
+      for (Index row = 0; row < rows; ++row)
+        add(static_cast<const std::byte*>(first) + row * step * size_of(dtype), columns * size_of(dtype), writes);
+    }
+    void add_pieces(std::span<const WeightPiece> pieces) {
+      for (const WeightPiece& piece : pieces) {
+        const Index bytes = piece.count * size_of(piece.dtype);
+        add(piece.dw, bytes, false);
+        for (const std::byte* each : {piece.w, piece.state[0], piece.state[1]}) add(each, bytes, true);
+      }
+    }
+
+   private:
+    void add(const void* data, Index bytes, bool writes) {
+      if (data == nullptr) return;
+      declared_.accesses.push_back(range(data, static_cast<std::size_t>(bytes), writes));
+    }
+    Declared& declared_;
+  };
+
+  std::shared_ptr<Declared> declared_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_lazy_backend(LazyDevice& device) { return std::make_unique<LazyBackend>(device); }
+
+Processor lazy_processor(Communicator& threads, LazyDevice& device) {
+  const auto ranks = [&] { return make_device_threads(threads, device, std::chrono::seconds(60), lazy_room); };
+  return {device, ranks(), ranks(), make_lazy_backend(device)};
+}
+
+Processor staged_processor(Communicator& threads, LazyDevice& device) {
+  constexpr Index piece = 200;  // bytes, so few that messages travel in pieces
+  return {device, make_staged(threads, device, piece), make_staged(threads, device, piece), make_lazy_backend(device)};
+}
+
+}  // namespace partita::test
