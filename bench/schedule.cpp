@@ -39,8 +39,7 @@ int main() {
     const bool heuristic = kind == ScheduleKind::zb_1p || kind == ScheduleKind::zb_2p || kind == ScheduleKind::zb_v;
     fmt::print(
         "{{\"subject\": \"schedule\", \"case\": \"{}\", \"ranks\": 1, \"seconds\": {:.4g}, \"spread\": {:.2f}, "
-        "\"ratio\": "
-        "{:.3g}, \"against\": \"limit\"}}\n",
+        "\"ratio\": {:.3g}, \"against\": \"limit\"}}\n",
         name(kind), runs[3], (runs[5] - runs[1]) / runs[3], (heuristic ? 1.0 : 0.1) / runs[3]);
   }
   return 0;

@@ -59,8 +59,7 @@ Halo::Halo(const Layout& owner, const Layout& consumer, Reads reads, AxisSet alo
   if (!(owner.grid() == consumer.grid()) || !(owner.axes(0) == consumer.axes(0)))
     fail(
         "a halo is between \"{}\" on the grid \"{}\" and \"{}\" on the grid \"{}\"; give both the same grid and the "
-        "same "
-        "axes for {}",
+        "same axes for {}",
         owner.print(), owner.grid().print(), consumer.print(), consumer.grid().print(), owner.shape().name(0));
 }
 

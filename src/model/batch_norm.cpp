@@ -60,8 +60,7 @@ AxisSet last_axes(const Grid& grid, AxisSet all, int ranks) {
   if (together == ranks) return axes;
   fail(
       "its statistics are computed among groups of {} ranks, but the last axes of the grid \"{}\" over which samples "
-      "are "
-      "sharded have {} ranks together; take one of these numbers, or divide an axis in two",
+      "are sharded have {} ranks together; take one of these numbers, or divide an axis in two",
       ranks, grid.print(), possible);
 }
 

@@ -31,8 +31,7 @@ void check_halo(const std::optional<Halo>& halo, const Layout& layout, std::stri
     if (const Box owned = layout.owned(rank), other = halo->owned(rank); !(owned == other))
       fail(
           "its layouts() gives {} a halo of a tensor of which rank {} owns {}, but of {} it owns {}; make the halo "
-          "with "
-          "the layouts of x and y",
+          "with the layouts of x and y",
           name, rank, other.print(), name, owned.print());
 }
 

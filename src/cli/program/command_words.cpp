@@ -2,7 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/base/plain_text.hpp"
-#include "src/cli/program/verb_options.hpp"
+#include "src/cli/program/verbs.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/options_file.hpp"
 #include "src/cli/support/text_file.hpp"
@@ -28,7 +28,7 @@ struct Sorted {
 
 /// Returns the option of this name, or null.
 const boost::program_options::option_description* find_option(const VerbOptions& verb, const std::string& name) {
-  for (const auto* option : listed_options(verb))
+  for (const auto* option : verb.listed())
     if (option->long_name() == name) return option;
   return nullptr;
 }
@@ -77,40 +77,46 @@ Sorted sort_words(std::span<const std::string> words, const VerbOptions& verb) {
 }
 
 /// The names of the options that only other verbs have.
-std::vector<std::string> names_elsewhere(const std::vector<VerbOptions>& verbs, const VerbOptions& verb) {
+std::vector<std::string> names_elsewhere(const VerbOptions& verb, const Program& program) {
   std::set<std::string> own, others;
-  for (const auto* option : listed_options(verb)) own.insert(option->long_name());
-  for (const auto& other : verbs)
-    for (const auto* option : listed_options(other))
+  for (const auto* option : verb.listed()) own.insert(option->long_name());
+  for (const VerbEntry* entry : verbs()) {
+    const VerbOptions other = options_of(*entry, "", program);
+    for (const auto* option : other.listed())
       if (!own.contains(option->long_name())) others.insert(option->long_name());
+  }
   return {others.begin(), others.end()};
 }
 
 }  // namespace
 
-CommandWords::CommandWords(int argc, char** argv, bool builtin) : words_(argv, argv + argc) {
+CommandWords::CommandWords(int argc, char** argv, const Program& program) : words_(argv, argv + argc) {
   try {
-    expand(builtin);
+    expand(program);
   } catch (const Error& error) {
     error_ = error.what();
   }
-  for (auto& word : words_) pointers_.push_back(word.data());
-  pointers_.push_back(nullptr);
 }
 
 void CommandWords::check() const {
   if (!error_.empty()) throw Error(error_);
 }
 
-void CommandWords::expand(bool builtin) {
-  if (words_.size() < 3) return;
-  const auto verbs = verb_options(words_[0].substr(words_[0].rfind('/') + 1), builtin);
-  const auto verb = std::find_if(verbs.begin(), verbs.end(), [&](const auto& each) { return each.name == words_[1]; });
-  if (verb == verbs.end()) return;
-  auto [words, given, off, file] = sort_words(std::span(words_).subspan(2), *verb);
+bool CommandWords::has(std::string_view option) const {
+  return std::any_of(words_.begin(), words_.end(), [&](std::string_view word) {
+    return word.starts_with(option) && (word.size() == option.size() || word[option.size()] == '=');
+  });
+}
+
+void CommandWords::expand(const Program& program) {
+  const VerbEntry* entry = find_verb(verb());
+  if (entry == nullptr) return;
+  const VerbOptions verb = options_of(*entry, program_name(words_[0]), program);
+  auto [words, given, off, file] = sort_words(std::span(words_).subspan(2), verb);
   if (file && !given.contains("help")) {
     check_readable_by_all({{"--options", *file}});
-    auto read = parse_options_file(read_text("--options", *file), *file, verb->options, names_elsewhere(verbs, *verb));
+    auto read =
+        parse_options_file(read_text("--options", *file), *file, verb.descriptions(), names_elsewhere(verb, program));
     std::vector<std::string> added;
     for (const auto& [name, values, is_off, place] : read.given) {
       if (given.contains(name)) continue;
@@ -124,7 +130,7 @@ void CommandWords::expand(bool builtin) {
     words.insert(std::find(words.begin(), words.end(), "--"), added.begin(), added.end());
     if (!read.ignored.empty())
       note_ =
-          fmt::format("{}: the verb {} does not use these keys: {}", *file, verb->name, fmt::join(read.ignored, ", "));
+          fmt::format("{}: the verb {} does not use these keys: {}", *file, entry->name, fmt::join(read.ignored, ", "));
   }
   off_ = std::move(off);
   words_.resize(2);

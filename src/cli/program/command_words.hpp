@@ -1,5 +1,7 @@
 #pragma once
 
+#include "src/cli/support/program.hpp"
+
 #include <set>
 #include <string>
 #include <string_view>
@@ -12,17 +14,18 @@ namespace partita::cli {
 /// the file turns on.
 class CommandWords {
  public:
-  /// Reads the file. `builtin` says whether the program has the options that choose a built-in model. Throws nothing:
-  /// see check().
-  CommandWords(int argc, char** argv, bool builtin);
+  /// Reads the file. Throws nothing: see check().
+  CommandWords(int argc, char** argv, const Program& program);
   CommandWords(const CommandWords&) = delete;
   CommandWords& operator=(const CommandWords&) = delete;
 
   /// Throws the Error that reading the file gave, if any. The constructor keeps it, so that all ranks can agree on it.
   void check() const;
-  int count() const { return static_cast<int>(words_.size()); }
-  /// The words, as in main(); they live as long as this object.
-  char** words() { return pointers_.data(); }
+  const std::vector<std::string>& words() const { return words_; }
+  /// The name of the verb; "" if there is none.
+  std::string verb() const { return words_.size() > 1 ? words_[1] : ""; }
+  /// True if the words have this option, alone or as in --ranks=4.
+  bool has(std::string_view option) const;
   /// The long names of the switches that the command line or the file turns off. words() leaves them out.
   const std::set<std::string>& switched_off() const { return off_; }
   /// Returns "" or a note about keys of the file that only other verbs have.
@@ -34,10 +37,9 @@ class CommandWords {
   struct Place {
     std::string option, where;
   };
-  void expand(bool builtin);
+  void expand(const Program& program);
 
   std::vector<std::string> words_;
-  std::vector<char*> pointers_;
   std::vector<Place> places_;
   std::set<std::string> off_;
   std::string error_, note_;

@@ -49,7 +49,7 @@ std::string function_name(const std::string& program) {
 
 std::vector<std::string> dashed_options(const VerbOptions& verb) {
   std::vector<std::string> words{"--help"};
-  for (const auto* option : listed_options(verb)) words.push_back("--" + option->long_name());
+  for (const auto* option : verb.listed()) words.push_back("--" + option->long_name());
   return words;
 }
 
@@ -58,7 +58,7 @@ std::string bash_values(const std::vector<VerbOptions>& verbs) {
   std::vector<std::string> done;
   std::string text;
   for (const auto& verb : verbs)
-    for (const auto* option : listed_options(verb)) {
+    for (const auto* option : verb.listed()) {
       const std::string& name = option->long_name();
       const auto words = is_switch(*option) ? std::vector<std::string>{} : choices(name);
       const bool folder = value_of(*option) == "DIR";
@@ -73,8 +73,8 @@ std::string bash_values(const std::vector<VerbOptions>& verbs) {
 std::string print_bash(const std::string& program, const std::vector<VerbOptions>& verbs) {
   std::string names, options;
   for (const auto& verb : verbs) {
-    names += verb.name + " ";
-    options += fmt::format("    {}) words=\"{}\" ;;\n", verb.name, fmt::join(dashed_options(verb), " "));
+    names += fmt::format("{} ", verb.entry->name);
+    options += fmt::format("    {}) words=\"{}\" ;;\n", verb.entry->name, fmt::join(dashed_options(verb), " "));
   }
   return fmt::format(R"(# bash completion of {program}: written by `{program} completion bash`.
 {function}() {{
@@ -133,9 +133,9 @@ std::string zsh_option(const po::option_description& option) {
 std::string print_zsh(const std::string& program, const std::vector<VerbOptions>& verbs) {
   std::string names, options;
   for (const auto& verb : verbs) {
-    names += fmt::format("    '{}:{}'\n", verb.name, zsh_text(verb.summary));
-    options += fmt::format("    {})\n      _arguments \\\n        '--help[this text]' \\\n", verb.name);
-    for (const auto* option : listed_options(verb)) options += fmt::format("        {} \\\n", zsh_option(*option));
+    names += fmt::format("    '{}:{}'\n", verb.entry->name, zsh_text(verb.entry->summary));
+    options += fmt::format("    {})\n      _arguments \\\n        '--help[this text]' \\\n", verb.entry->name);
+    for (const auto* option : verb.listed()) options += fmt::format("        {} \\\n", zsh_option(*option));
     options += "        '*:FILE:_files'\n      ;;\n";
   }
   return fmt::format(R"(#compdef {program}

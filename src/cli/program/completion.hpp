@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/cli/program/verb_options.hpp"
+#include "src/cli/program/verbs.hpp"
 
 #include <string>
 #include <string_view>

@@ -8,17 +8,8 @@
 #include "src/cli/program/man_page.hpp"
 #include "src/cli/program/messages.hpp"
 #include "src/cli/program/run_ranks.hpp"
-#include "src/cli/program/verb_options.hpp"
+#include "src/cli/program/verbs.hpp"
 #include "src/cli/support/command_line.hpp"
-#include "src/cli/support/options.hpp"
-#include "src/cli/verbs/compare/compare.hpp"
-#include "src/cli/verbs/explain/explain.hpp"
-#include "src/cli/verbs/info/info.hpp"
-#include "src/cli/verbs/plan/plan.hpp"
-#include "src/cli/verbs/report/report.hpp"
-#include "src/cli/verbs/scale/scale.hpp"
-#include "src/cli/verbs/schedule/schedule.hpp"
-#include "src/cli/verbs/simulate/simulate.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -37,29 +28,21 @@ namespace {
 using cli::complain, cli::run_failed, cli::user_error;
 
 /// Runs the verbs `completion` and `man`, which print files for an installation.
-int print_for_shell(int argc, char** argv, const cli::Program& program) {
-  const std::string name = cli::program_name(argc, argv);
-  const auto verbs = cli::verb_options(name, program.builtin());
-  if (std::string_view(argv[1]) == "man")
+int print_for_shell(const std::vector<std::string>& words, const cli::Program& program) {
+  const std::string name = cli::program_name(words[0]);
+  std::vector<cli::VerbOptions> verbs;
+  for (const cli::VerbEntry* verb : cli::verbs()) verbs.push_back(cli::options_of(*verb, name, program));
+  if (words[1] == "man")
     fmt::print("{}", cli::print_man_page(name, verbs));
   else
-    fmt::print("{}", cli::print_completion(argc > 2 ? argv[2] : "", name, verbs));
+    fmt::print("{}", cli::print_completion(words.size() > 2 ? words[2] : "", name, verbs));
   return 0;
 }
 
-int run_verb(int argc, char** argv, const cli::Program& program) {
-  const std::string_view verb = argc > 1 ? argv[1] : "";
-  if (verb == "schedule") return cli::schedule(argc, argv);
-  if (verb == "report") return cli::report(argc, argv);
-  if (verb == "scale") return cli::scale(argc, argv, program);
-  if (verb == "info") return cli::info(argc, argv);
-  if (verb == "completion" || verb == "man") return print_for_shell(argc, argv, program);
+int run_verb(const cli::CommandWords& line, const cli::Program& program) {
+  if (line.verb() == "completion" || line.verb() == "man") return print_for_shell(line.words(), program);
   std::string answer;
-  const auto options = cli::parse_options(argc, argv, program, answer);
-  if (options && options->verb == "plan") return cli::plan(*options, program.model);
-  if (options && options->verb == "compare") return cli::compare(*options, program.model, nullptr);
-  if (options && options->verb == "simulate") return cli::simulate(*options, program.model);
-  if (options) return cli::explain(*options, program.model);
+  if (const auto verb = cli::read_verb(line.words(), line.switched_off(), program, answer)) return verb->run(nullptr);
   fmt::print("{}", answer);
   return 0;
 }
@@ -74,11 +57,11 @@ int flushed(int status) {
 
 /// Runs a verb that needs no ranks. Also handles help, the version and unknown verbs. Each process does all of it, even
 /// if a launcher has started several: the output of each may go to a file of its own.
-int run_alone(cli::CommandWords& line, const cli::Program& program) {
+int run_alone(const cli::CommandWords& line, const cli::Program& program) {
   try {
     line.check();
     cli::print_note(line.note());
-    return flushed(run_verb(line.count(), line.words(), program));
+    return flushed(run_verb(line, program));
   } catch (const RunFailed& error) {
     complain(error.what());
     return run_failed;
@@ -102,24 +85,17 @@ void open_standard_streams() {
     if (fcntl(stream, F_GETFD) < 0 && errno == EBADF) static_cast<void>(open("/dev/null", O_RDWR));
 }
 
-/// True if the command line has this option, alone or as in --ranks=4.
-bool has(cli::CommandWords& line, std::string_view option) {
-  return std::any_of(line.words(), line.words() + line.count(), [&](std::string_view word) {
-    return word.starts_with(option) && (word.size() == option.size() || word[option.size()] == '=');
-  });
-}
-
 int run(int argc, char** argv, const cli::Program& program) {
   open_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // beyond a limit of file sizes a write then fails, and the message names the file
   give_back_ucx_signals();
-  cli::CommandWords line(argc, argv, program.builtin());
-  const std::string verb = line.count() > 1 ? line.words()[1] : "";
-  const bool ranks =
-      verb == "train" || verb == "evaluate" || verb == "calibrate" || (verb == "compare" && has(line, "--measure"));
-  if (!ranks) return run_alone(line, program);
-  return has(line, "--ranks") || !have_mpi() ? cli::run_on_threads(line, program)
-                                             : cli::run_on_processes(line, program);
+  const cli::CommandWords line(argc, argv, program);
+  using Ranks = cli::VerbEntry::Ranks;
+  const cli::VerbEntry* verb = cli::find_verb(line.verb());
+  const Ranks ranks = verb == nullptr ? Ranks::none : verb->ranks;
+  if (ranks == Ranks::none || (ranks == Ranks::to_measure && !line.has("--measure"))) return run_alone(line, program);
+  return line.has("--ranks") || !have_mpi() ? cli::run_on_threads(line, program)
+                                            : cli::run_on_processes(argc, argv, line, program);
 }
 
 }  // namespace

@@ -40,11 +40,13 @@ std::string print_option(const po::option_description& option) {
 }
 
 std::string print_verb(const VerbOptions& verb, const std::string& program) {
-  std::string text = fmt::format(".SS {} {}\nThe verb \\fB{}\\fR {}.\n", escaped(program), verb.name, verb.name,
-                                 escaped(verb.summary));
-  if (!verb.example.empty()) text += fmt::format(".PP\n.nf\n.RS\n{}\n.RE\n.fi\n", escaped(verb.example));
-  if (verb.options.size() > 1) text += ".PP\nOptions of \\fBtrain\\fR are passed to every run. Its own options are:\n";
-  for (const auto& option : verb.options.front().options())
+  std::string text = fmt::format(".SS {} {}\nThe verb \\fB{}\\fR {}.\n", escaped(program), verb.entry->name,
+                                 verb.entry->name, escaped(verb.entry->summary));
+  if (*verb.entry->example != '\0')
+    text +=
+        fmt::format(".PP\n.nf\n.RS\n{}\n.RE\n.fi\n", escaped(fmt::format(fmt::runtime(verb.entry->example), program)));
+  if (verb.passes_to) text += ".PP\nOptions of \\fBtrain\\fR are passed to every run. Its own options are:\n";
+  for (const auto& option : verb.own.options())
     if (option->long_name() != "help") text += print_option(*option);
   return text;
 }
@@ -82,13 +84,11 @@ std::string print_man_page(const std::string& program, const std::vector<VerbOpt
   std::transform(title.begin(), title.end(), title.begin(), upper_case);
   std::string text = fmt::format(
       ".\\\" Written by `{0} man`.\n.TH {1} 1 \"{3}\" \"Partita {2}\" \"User Commands\"\n.SH NAME\n{0} \\- trains "
-      "neural networks partitioned over many processors, and predicts the cost\n.SH SYNOPSIS\n\\fB{0}\\fR "
-      "\\fIVERB\\fR "
+      "neural networks partitioned over many processors, and predicts the cost\n.SH SYNOPSIS\n\\fB{0}\\fR \\fIVERB\\fR "
       "[\\fIoptions\\fR]\n.SH DESCRIPTION\nThe verb says what to do. \\fB{0}\\fR \\fIVERB\\fR \\fB\\-\\-help\\fR "
       "prints its options, \\fB{0} \\-\\-version\\fR the version. A file of options (\\fB\\-\\-options\\fR) is TOML: "
-      "its keys are "
-      "the long "
-      "names of options, arrays give several values, and true or false sets a switch.\n.SH VERBS\n",
+      "its keys are the long names of options, arrays give several values, and true or false sets a switch.\n.SH "
+      "VERBS\n",
       escaped(program), escaped(title), version, revised);
   for (const auto& verb : verbs) text += print_verb(verb, program);
   return text + ending;

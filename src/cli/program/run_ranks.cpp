@@ -6,11 +6,9 @@
 #include "partita/comm/peer_failed.hpp"
 #include "partita/comm/thread_ranks.hpp"
 #include "src/cli/program/messages.hpp"
+#include "src/cli/program/verbs.hpp"
 #include "src/cli/support/lasting_output.hpp"
 #include "src/cli/support/threads.hpp"
-#include "src/cli/verbs/calibrate/calibrate.hpp"
-#include "src/cli/verbs/compare/compare.hpp"
-#include "src/cli/verbs/train/train.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -23,12 +21,10 @@ namespace partita::cli {
 
 namespace {
 
-/// Parses the command line, once its options file could be read.
-std::optional<Options> parse(CommandWords& line, const Program& program, std::string& answer) {
+/// Reads the command line, once its options file could be read. Returns null if it asks for help.
+std::unique_ptr<Command> read(const CommandWords& line, const Program& program, std::string& answer) {
   line.check();
-  auto options = parse_options(line.count(), line.words(), program, answer);
-  if (options) options->given.insert(line.switched_off().begin(), line.switched_off().end());
-  return options;
+  return read_verb(line.words(), line.switched_off(), program, answer);
 }
 
 /// Throws Error if a launcher has started several processes, but MPI did not connect this one with the others: each
@@ -43,16 +39,9 @@ void check_connected(const Communicator& world) {
                       variable, std::getenv(variable));
   fail(
       "{}{} processes were started ({}={}), but MPI sees this one alone, so each would train by itself; start them "
-      "with "
-      "the launcher of this MPI ({}), with Slurm by srun --mpi=TYPE (`srun --mpi=list` names the types), or give "
+      "with the launcher of this MPI ({}), with Slurm by srun --mpi=TYPE (`srun --mpi=list` names the types), or give "
       "--ranks N to one process; independent trainings need no MPI (srun --mpi=none) and one --ranks N each",
       at_least ? "at least " : "", processes, variable, std::getenv(variable), mpi_version());
-}
-
-int run_verb(const Options& options, const ModelFactory& factory, Communicator& world) {
-  if (options.verb == "calibrate") return calibrate(options, factory, world);
-  if (options.verb == "compare") return compare(options, factory, &world);
-  return train(options, factory, world);
 }
 
 /// Ends the process because of an error that only one rank has. The other ranks may wait for it. Only the first caller
@@ -67,10 +56,10 @@ int run_verb(const Options& options, const ModelFactory& factory, Communicator& 
 }
 
 /// Runs a verb as one of the threads. Errors that all ranks agreed on leave it.
-int run_rank(const CommandWords& line, const Options& options, const ModelFactory& factory, Communicator& world) {
+int run_rank(const CommandWords& line, const Command& verb, Communicator& world) {
   const auto said = [&](const std::string& text) { return fmt::format("rank {}: {}", world.rank(), text); };
   try {
-    return run_verb(options, factory, world);
+    return verb.run(&world);
   } catch (const AgreedError&) {
     throw;
   } catch (const PeerFailed&) {
@@ -111,40 +100,39 @@ ModelFactory one_at_a_time(const ModelFactory& factory) {
 }
 
 /// Runs a verb on all threads. Returns the exit status of rank 0.
-int run_all(CommandWords& line, const Options& options, const ModelFactory& factory) {
+int run_all(const CommandWords& line, const Command& verb) {
+  const RankLimits limits = verb.limits();
   print_note(line.note());
-  print_note(threads_note(options.trainer.threads));
+  print_note(threads_note(limits.threads));
   int status = 0;
   std::set_terminate([] { std::current_exception() ? end_uncaught() : std::abort(); });
-  run_thread_ranks(options.thread_ranks, {.note = options.wait_note, .most = options.timeout},
-                   [&](Communicator& world) {
-                     const int mine = run_rank(line, options, factory, world);
-                     if (world.rank() == 0) status = mine;
-                   });
+  run_thread_ranks(limits.thread_ranks, {.note = limits.wait_note, .most = limits.timeout}, [&](Communicator& world) {
+    const int mine = run_rank(line, verb, world);
+    if (world.rank() == 0) status = mine;
+  });
   return status;
 }
 
 }  // namespace
 
-int run_on_processes(CommandWords& line, const Program& program) {
+int run_on_processes(int argc, char** argv, const CommandWords& line, const Program& program) {
   outlast_full_output();
-  int argc = line.count();
-  char** argv = line.words();
   MpiSession session(argc, argv);
   Communicator& world = *session.world();
   try {
     std::string answer;
-    std::optional<Options> options;
+    std::unique_ptr<Command> verb;
     agree_or_throw(world, [&] {
-      options = parse(line, program, answer);
-      if (options) check_connected(world);
+      verb = read(line, program, answer);
+      if (verb) check_connected(world);
     });
     if (world.rank() == 0) print_note(line.note());
-    if (options) {
-      session.limit_waiting(options->timeout);
-      session.note_waiting(options->wait_note);
-      if (world.rank() == 0) print_note(threads_note(options->trainer.threads));
-      return session.returns(run_verb(*options, program.model, world));
+    if (verb) {
+      const RankLimits limits = verb->limits();
+      session.limit_waiting(limits.timeout);
+      session.note_waiting(limits.wait_note);
+      if (world.rank() == 0) print_note(threads_note(limits.threads));
+      return session.returns(verb->run(&world));
     }
     if (world.rank() == 0) fmt::print("{}", answer);
     return 0;
@@ -165,12 +153,12 @@ int run_on_processes(CommandWords& line, const Program& program) {
   }
 }
 
-int run_on_threads(CommandWords& line, const Program& program) {
+int run_on_threads(const CommandWords& line, const Program& program) {
   outlast_full_output();
+  const Program safe{one_at_a_time(program.model), program.strategy};
   try {
     std::string answer;
-    const auto options = parse(line, program, answer);
-    if (options) return run_all(line, *options, one_at_a_time(program.model));
+    if (const auto verb = read(line, safe, answer)) return run_all(line, *verb);
     fmt::print("{}", answer);
     return 0;
   } catch (const RunFailed& error) {

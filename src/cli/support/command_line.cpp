@@ -76,6 +76,15 @@ void refuse_below_zero(const po::parsed_options& parsed, const po::options_descr
   }
 }
 
+/// Throws Error for an option with an empty text. --kernels "" has a meaning, and so has an option that needs no value.
+void refuse_empty(const po::variables_map& values, const po::options_description& all) {
+  for (const auto& [name, value] : values) {
+    const auto* text = boost::any_cast<std::string>(&value.value());
+    if (text == nullptr || !text->empty() || value.defaulted() || name == "kernels") continue;
+    if (all.find(name, false).semantic()->min_tokens() > 0) fail("--{} is empty; give a value, or leave it out", name);
+  }
+}
+
 }  // namespace
 
 std::string message_of(po::error& error) {
@@ -87,10 +96,7 @@ std::string message_of(po::error& error) {
   return what;
 }
 
-std::string program_name(int argc, char** argv) {
-  const std::string path = argc > 0 ? argv[0] : "partita";
-  return path.substr(path.rfind('/') + 1);
-}
+std::string program_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 void add_common_options(po::options_description& all) {
   all.add_options()("help,h", "this text")(
@@ -110,26 +116,36 @@ bool takes_several(const po::option_description& option) {
   return option.semantic()->max_tokens() > 1 || option.semantic()->is_composing();
 }
 
-po::variables_map read_command_line(int argc, char** argv, const po::options_description& all, const char* words) {
-  po::variables_map values;
+CommandLine read_command_line(const std::vector<std::string>& words, const po::options_description& all,
+                              const OtherWords& others) {
+  CommandLine line{all, {}, words, {}, {}};
   po::positional_options_description places;
-  if (words != nullptr) places.add(words, -1);
+  if (others.option != nullptr) places.add(others.option, -1);
   try {
-    po::command_line_parser parser(argc, argv);
+    po::command_line_parser parser(std::vector<std::string>(words.begin() + 2, words.end()));
     parser.options(all).style(exact).extra_style_parser(take_number);
-    if (words != nullptr) parser.positional(places);
+    if (others.option != nullptr) parser.positional(places);
+    if (others.pass_on) parser.allow_unregistered();
     const po::parsed_options parsed = parser.run();
-    if (words == nullptr) refuse_words(parsed, all);
+    if (others.pass_on)
+      line.passed_on = po::collect_unrecognized(parsed.options, po::include_positional);
+    else if (others.option == nullptr)
+      refuse_words(parsed, all);
     refuse_below_zero(parsed, all);
-    po::store(parsed, values);
-    if (values.count("help") == 0) po::notify(values);
+    po::store(parsed, line.values);
+    if (!line.asks_for_help()) {
+      refuse_empty(line.values, all);
+      po::notify(line.values);
+    }
   } catch (const po::unknown_option& error) {
     fail("there is no option '{}'{}; --help lists the options", error.get_option_name(),
          did_you_mean(error.get_option_name(), dashed_names(all)));
   } catch (po::error& error) {
     refuse_value(error, all);
   }
-  return values;
+  for (const auto& [name, value] : line.values)
+    if (!value.defaulted()) line.given.insert(name);
+  return line;
 }
 
 std::vector<std::string> option_words(const std::string& name, const std::vector<std::string>& values) {

@@ -11,8 +11,7 @@ namespace partita::cli {
 std::string times_path(const std::string& machine) { return machine + ".times"; }
 
 Workload make_workload(const Options& options) {
-  return {options.trainer.batch, options.trainer.dtype, options.trainer.training && !options.evaluation,
-          options.trainer.optimizer};
+  return {options.trainer.batch, options.trainer.dtype, options.trainer.training, options.trainer.optimizer};
 }
 
 Index limit_of(const Options& options, const Machine& machine) {

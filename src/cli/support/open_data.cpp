@@ -9,7 +9,7 @@ namespace partita::cli {
 
 namespace {
 
-constexpr Index most_samples = Index{1} << 40;  // so that orders and positions can be counted
+constexpr Index most_in_data_set = Index{1} << 40;  // so that orders and positions can be counted
 
 /// The shape of one sample: the batch's shape without N.
 Shape one_of(const Shape& batch) {
@@ -33,29 +33,29 @@ std::string print_target(const Shape& target, bool labels) {
        predicted - 1, sample.empty() ? "" : "correct the label, or ", data.classes());
 }
 
-void check_data(const Dataset& data, const Options& options, const Model& model) {
+void check_data(const Dataset& data, const TrainOptions& options, const Model& model) {
   const auto shapes = model.shapes(1);
   const auto& loss = model.layers().back();
   const Shape &scores = shapes[static_cast<std::size_t>(loss.inputs[0])], sample = one_of(shapes[0]);
   const Target target = loss.op->target(scores);
-  if (data.size() < 1 || data.size() > most_samples)
-    fail("the data set '{}' has {} samples (size()); it must have from 1 to 2^40", options.data, data.size());
+  if (data.size() < 1 || data.size() > most_in_data_set)
+    fail("the data set '{}' has {} samples (size()); it must have from 1 to 2^40", options.trainer.data, data.size());
   if (data.classes() < 0)
-    fail("the data set '{}' has {} classes (classes()); 0 means values", options.data, data.classes());
+    fail("the data set '{}' has {} classes (classes()); 0 means values", options.trainer.data, data.classes());
   if (!(data.sample() == sample))
-    fail("the samples of '{}' are {}, but the model's input '{}' takes {}", options.data, data.sample().print(),
+    fail("the samples of '{}' are {}, but the model's input '{}' takes {}", options.trainer.data, data.sample().print(),
          model.layers().front().name, sample.print());
   if (!(data.target() == one_of(target.shape)) || (data.classes() > 0) != target.labels)
-    fail("the data set '{}' has {} (target(), classes()), but the loss '{}' needs {}", options.data,
+    fail("the data set '{}' has {} (target(), classes()), but the loss '{}' needs {}", options.trainer.data,
          print_target(data.target(), data.classes() > 0), loss.name, print_target(one_of(target.shape), target.labels));
-  if (target.labels && data.classes() > scores['C']) fail_classes(data, options.data, scores['C']);
+  if (target.labels && data.classes() > scores['C']) fail_classes(data, options.trainer.data, scores['C']);
   const bool moves = options.trainer.augmentation.flip || options.trainer.augmentation.shift > 0;
   const Shape places = data.target();
   if (moves && std::any_of(places.names().begin(), places.names().end(), is_spatial))
     fail(
         "--flip and --shift move images but not their targets, and the targets of '{}' have spatial dimensions; leave "
         "these options out",
-        options.data);
+        options.trainer.data);
   for (int d = 0; d < sample.dims(); ++d)
     if (is_spatial(sample.name(d)) && options.trainer.augmentation.shift >= sample.extent(d))
       fail("--shift {}: an image's {} is {}, so nothing of the image would be left; give a smaller shift",
@@ -64,9 +64,9 @@ void check_data(const Dataset& data, const Options& options, const Model& model)
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training) {
+std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& model, bool training) {
   std::unique_ptr<Dataset> data;
-  if (options.data == "synthetic") {
+  if (options.trainer.data == "synthetic") {
     if (!options.data_dir.empty())
       fail("--data-dir {}: the synthetic data set has no files; leave the option out", options.data_dir);
     const auto shapes = model.shapes(1);
@@ -78,7 +78,8 @@ std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, b
     if (options.samples > 0)
       fail("--samples {}: only the synthetic data set has a size that you can choose; leave the option out",
            options.samples);
-    data = about("--data", options.data, [&] { return open_dataset(options.data, options.data_dir, training); });
+    data = about("--data", options.trainer.data,
+                 [&] { return open_dataset(options.trainer.data, options.data_dir, training); });
   }
   check_data(*data, options, model);
   return data;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/cli/support/options.hpp"
+#include "src/cli/support/train_options.hpp"
 
 #include <memory>
 
@@ -8,6 +8,6 @@ namespace partita::cli {
 
 /// Opens the training or the test part of the data set that the options name. Throws Error if it does not match the
 /// model.
-std::unique_ptr<Dataset> open_data(const Options& options, const Model& model, bool training);
+std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& model, bool training);
 
 }  // namespace partita::cli

@@ -60,8 +60,7 @@ std::vector<std::string> check_rates(const TrainerOptions& o, Index steps) {
   if (decays && o.decay_steps > 0 && o.decay_steps < steps)
     fail(
         "--decay-steps {}: the learning rate would be 0 after these steps, but {} are asked for; give --decay-steps "
-        "{}, "
-        "fewer --steps, or --decay none",
+        "{}, fewer --steps, or --decay none",
         o.decay_steps, steps, steps);
   std::vector<std::string> notes;
   if (!decays && o.decay_steps > 0)

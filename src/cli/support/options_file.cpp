@@ -22,7 +22,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-using Descriptions = std::vector<po::options_description>;
+using Descriptions = std::vector<const po::options_description*>;
 
 /// A file that is read. Every message begins with file, line and column.
 class Source {
@@ -54,8 +54,8 @@ bool stays_outside(std::string_view name) { return name == "help" || name == "op
 
 /// Returns the description that has the option, or null.
 const po::options_description* description_with(const std::string& name, const Descriptions& own) {
-  for (const auto& all : own)
-    if (all.find_nothrow(name, false) != nullptr) return &all;
+  for (const auto* all : own)
+    if (all->find_nothrow(name, false) != nullptr) return all;
   return nullptr;
 }
 
@@ -115,8 +115,8 @@ FileOptions parse_options_file(std::string_view text, const std::string& file, c
   const Source source(file);
   const toml::table table = source.parse(text);
   std::vector<std::string> names;
-  for (const auto& all : own)
-    for (auto& name : long_names(all))
+  for (const auto* all : own)
+    for (auto& name : long_names(*all))
       if (!stays_outside(name)) names.push_back(std::move(name));
   std::vector<std::pair<const toml::key*, const toml::node*>> lines;
   for (const auto& [key, node] : table) lines.emplace_back(&key, &node);

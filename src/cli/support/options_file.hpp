@@ -27,7 +27,7 @@ struct FileOptions {
 /// names that only other verbs have. Throws Error with file, line and column for a key that no verb has (with the name
 /// of the nearest option), for a value of the wrong type, and for text that is not TOML.
 FileOptions parse_options_file(std::string_view text, const std::string& file,
-                               const std::vector<boost::program_options::options_description>& own,
+                               const std::vector<const boost::program_options::options_description*>& own,
                                const std::vector<std::string>& others);
 
 /// Prints options as the text of an options file, with the help of each as a comment. Options without a value and those

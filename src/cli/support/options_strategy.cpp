@@ -9,12 +9,6 @@
 
 namespace partita::cli {
 
-std::vector<std::string> default_kinds() {
-  std::vector<std::string> names;
-  for (const ScheduleKind kind : PlannerOptions().kinds) names.emplace_back(name(kind));
-  return names;
-}
-
 namespace {
 
 /// Makes the built-in model. If one of its options alone already makes it fail, the message names that option.

@@ -57,8 +57,7 @@ void add_useless_recomputation(const Plan& plan, int stage, std::vector<std::str
   notes.push_back(fmt::format(
       "all layers{} have recompute = true, but there is one microbatch: its backward needs all activations at once, so "
       "this saves little memory and computes the forward twice; set recompute = true only for layers between those "
-      "that "
-      "are kept, e.g. every other block, or use more microbatches",
+      "that are kept, e.g. every other block, or use more microbatches",
       plan.grids.size() > 1 ? fmt::format(" of stage {}", stage) : ""));
 }
 

@@ -319,8 +319,7 @@ void CheckpointFile::load(const std::vector<NamedTensor>& tensors, Communicator&
   if (extremes[0] != -extremes[1])
     throw AgreedError(
         fmt::format("checkpoint '{}': the ranks opened different files of this name; load it again when no run is "
-                    "saving to it, and "
-                    "from a folder that all nodes share",
+                    "saving to it, and from a folder that all nodes share",
                     path()));
   agree_on_long_work(world, [&] {
     const Session session;

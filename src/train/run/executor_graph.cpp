@@ -102,8 +102,7 @@ Batch Executor::staged(const Batch& batch, const CapturedStep& captured) const {
     if (!tensor.device().host())
       fail(
           "this batch lies on the device, but a step that is launched as a graph copies its batch from the CPU; read "
-          "it "
-          "into the CPU's memory, or run without graphs (--no-graph, TrainerOptions::graphs)");
+          "it into the CPU's memory, or run without graphs (--no-graph, TrainerOptions::graphs)");
     if (&tensor.device() == &staging_->device() && !taken) return tensor;
     const Tensor copy(tensor.dtype(), tensor.names(), tensor.box(), staging_, MemoryClass::workspace, Fill::none);
     from_host(tensor, copy, {});

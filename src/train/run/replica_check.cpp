@@ -130,8 +130,7 @@ void check_replicas(const Plan& plan, Parameters& parameters, Communicator& worl
       message = fmt::format(
           "after {}, ranks {} and {} hold different bits of '{}', although both hold the same part of it; suspect the "
           "memory of a rank, or a sum of the MPI library that depends on the rank; --check-replicas 1 finds the step "
-          "in "
-          "which it begins",
+          "in which it begins",
           counted(steps, "step"), std::min(world.rank(), peer), std::max(world.rank(), peer), part.name);
     }
   double earliest = -first;  // there is a largest value, but no smallest

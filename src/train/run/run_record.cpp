@@ -223,8 +223,7 @@ std::vector<std::string> follow(const RunRecord& record, const std::set<std::str
   if (options.optimizer.decay != Decay::none && options.decay_steps > 0 && options.decay_steps != record.decay_steps)
     notes.push_back(
         fmt::format("--decay-steps: the checkpoint has {}, this command line {}; training goes on with {}, because "
-                    "this command line "
-                    "says so",
+                    "this command line says so",
                     record.decay_steps, options.decay_steps, options.decay_steps));
   return notes;
 }

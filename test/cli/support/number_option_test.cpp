@@ -1,6 +1,6 @@
 #include "src/cli/support/number_option.hpp"
 
-#include "src/cli/program/verb_options.hpp"
+#include "src/cli/program/verbs.hpp"
 
 #include <gtest/gtest.h>
 
@@ -23,16 +23,16 @@ TEST(NumberOption, EveryOptionWithANumberIsReadWithoutALocale) {
                                              typeid(std::vector<Index>),
                                              typeid(std::vector<double>)};
   int found = 0;
-  for (const auto& verb : verb_options("partita", true))
-    for (const auto& group : verb.options)
-      for (const auto& option : group.options()) {
-        const auto* typed = dynamic_cast<const po::typed_value_base*>(option->semantic().get());
-        if (typed == nullptr || std::find(numbers.begin(), numbers.end(), typed->value_type()) == numbers.end())
-          continue;
-        ++found;
-        EXPECT_NE(dynamic_cast<const NumberOption*>(option->semantic().get()), nullptr)
-            << verb.name << " --" << option->long_name();
-      }
+  for (const VerbEntry* verb : verbs()) {
+    const VerbOptions options = options_of(*verb, "partita", {});
+    for (const auto* option : options.listed()) {
+      const auto* typed = dynamic_cast<const po::typed_value_base*>(option->semantic().get());
+      if (typed == nullptr || std::find(numbers.begin(), numbers.end(), typed->value_type()) == numbers.end()) continue;
+      ++found;
+      EXPECT_NE(dynamic_cast<const NumberOption*>(option->semantic().get()), nullptr)
+          << verb->name << " --" << option->long_name();
+    }
+  }
   EXPECT_GT(found, 100);
 }
 

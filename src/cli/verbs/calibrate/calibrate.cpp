@@ -1,5 +1,3 @@
-#include "src/cli/verbs/calibrate/calibrate.hpp"
-
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/host.hpp"
@@ -18,10 +16,28 @@ namespace partita::cli {
 
 namespace {
 
+namespace po = boost::program_options;
+
+struct CalibrateOptions : Options {
+  std::string out;         ///< the machine file to write
+  bool names_out = false;  ///< --out was given
+};
+
+po::options_description calibrate_options(CalibrateOptions& o) {
+  po::options_description group("Calibrate");
+  auto add = group.add_options();
+  add("out", po::value(&o.out)->default_value("machine.toml")->value_name("FILE"),
+      "machine file to write; kernel times go to FILE.times: they are added to that file if it belongs to this "
+      "machine, else they replace it; without --out, a machine.toml without times is not replaced");
+  add("strategies", po::value(&o.strategies)->multitoken()->value_name("FILE..."),
+      "strategy files whose local kernels are measured; default: the strategy that --strategy, --grid and --rule give");
+  return group;
+}
+
 using Plans = std::vector<std::pair<std::string, Plan>>;
 
 /// Returns the times that an earlier run measured, or none if they belong to another machine.
-KernelTimes known_times(const Options& options, const std::string& where) {
+KernelTimes known_times(const CalibrateOptions& options, const std::string& where) {
   const std::string path = times_path(options.out);
   if (!std::filesystem::exists(path)) return KernelTimes(where);
   KernelTimes times = KernelTimes::parse(read_text("--out", path), path);
@@ -32,8 +48,8 @@ KernelTimes known_times(const Options& options, const std::string& where) {
 
 /// Throws Error if --out was not given and its default names a machine file that no calibration wrote: it would have
 /// written kernel times beside it.
-void check_default_out(const Options& options) {
-  if (options.given.contains("out") || !std::filesystem::exists(options.out)) return;
+void check_default_out(const CalibrateOptions& options) {
+  if (options.names_out || !std::filesystem::exists(options.out)) return;
   if (std::filesystem::exists(times_path(options.out))) return;
   fail("{} exists, and no calibration wrote it, so it is not replaced; name the file with --out", options.out);
 }
@@ -91,9 +107,7 @@ class QuotaWatch {
   Index before_ = cpu_quota().value_or(CpuQuota{}).throttled;
 };
 
-}  // namespace
-
-int calibrate(const Options& options, const ModelFactory& factory, Communicator& world) {
+int calibrate(const CalibrateOptions& options, const ModelFactory& factory, Communicator& world) {
   const double start = now();
   const QuotaWatch quota;
   const bool first = world.rank() == 0;
@@ -125,5 +139,31 @@ int calibrate(const Options& options, const ModelFactory& factory, Communicator&
   });
   return 0;
 }
+
+class Calibrate final : public ModelCommand<CalibrateOptions> {
+ public:
+  explicit Calibrate(const Program& program) : ModelCommand("calibrate", program) {}
+  void add_options(po::options_description& all) override {
+    all.add(model_options(options_, program_, {.memory_limit = false}))  // it runs no whole step
+        .add(workload_options(options_))
+        .add(optimizer_options(options_))
+        .add(calibrate_options(options_));
+    po::options_description ranks = rank_options(options_);
+    add_thread_ranks(ranks, options_);
+    all.add(ranks);
+  }
+  void check(const CommandLine& line) override {
+    settle_ranks(options_, line);
+    settle(options_, program_, line);
+    options_.names_out = line.gives("out");
+  }
+  int run(Communicator* world) const override { return calibrate(options_, program_.model, *world); }
+};
+
+}  // namespace
+
+extern const VerbEntry calibrate_verb{"calibrate", "measures the machine that it runs on and writes a machine file",
+                                      "mpiexec -n 2 {0} calibrate --out here.toml --strategies hybrid.toml",
+                                      make<Calibrate>, VerbEntry::Ranks::always};
 
 }  // namespace partita::cli

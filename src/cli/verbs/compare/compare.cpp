@@ -1,4 +1,3 @@
-#include "src/cli/verbs/compare/compare.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
 
@@ -6,7 +5,9 @@
 #include "partita/comm/mpi.hpp"
 #include "src/cli/support/causes.hpp"
 #include "src/cli/support/compared.hpp"
+#include "src/cli/support/number_option.hpp"
 #include "src/cli/support/plan_notes.hpp"
+#include "src/cli/support/rank_patterns.hpp"
 #include "src/cli/support/settled.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/units.hpp"
@@ -19,6 +20,45 @@
 namespace partita::cli {
 
 namespace {
+
+namespace po = boost::program_options;
+
+po::options_description compare_options(CompareOptions& o) {
+  po::options_description group("Compare");
+  auto add = group.add_options();
+  add("strategies", po::value(&o.strategies)->multitoken()->value_name("FILE..."), "strategy files to compare");
+  add("measure", po::bool_switch(&o.measure),
+      "also train for some steps with each strategy whose number of ranks is the one that was started");
+  add("ranks", number(&o.rank_counts)->multitoken()->value_name("P..."),
+      "predict each strategy on these numbers of ranks, in ascending order; numbers that a grid does not divide are "
+      "left out; with --measure: one number, of ranks that are threads of this process");
+  add("weak", po::bool_switch(&o.weak), "with --ranks: weak scaling, --batch is the number of samples per rank");
+  add("csv", po::value(&o.csv)->value_name("FILE"), "with --ranks: write the points to FILE as CSV");
+  add("json", po::value(&o.json)->value_name("FILE"), "write the results to FILE as JSON");
+  return group;
+}
+
+/// Takes the number of ranks of `compare --measure`, whose --ranks otherwise asks for curves.
+void take_measured(CompareOptions& o) {
+  if (o.rank_counts.empty()) return;
+  if (o.rank_counts.size() > 1)
+    fail("--measure takes one number of --ranks: the ranks are threads of this process; `scale` measures several");
+  if (o.weak) fail("--weak predicts curves, and cannot be combined with --measure");
+  if (!o.csv.empty()) fail("--csv {}: it holds curves, and cannot be combined with --measure", o.csv);
+  o.thread_ranks = o.rank_counts.front();
+  o.rank_counts.clear();
+}
+
+/// Checks the options of compare that belong to --ranks.
+void check_curves(const CompareOptions& o) {
+  check_rank_counts(o.rank_counts);
+  if (!o.rank_counts.empty()) return;
+  if (o.weak) fail("--weak needs --ranks, e.g. --ranks 1 2 4 8");
+  if (!o.csv.empty()) fail("--csv {}: it needs --ranks, e.g. --ranks 1 2 4 8; --json writes the results", o.csv);
+  if (o.grids.size() > 1) fail("--grid: several grids need --ranks, e.g. --ranks 1 2 4 8");
+  if (!o.grids.empty() && o.grids[0].find("{}") != std::string::npos)
+    fail("--grid \"{}\": {{}} needs --ranks, e.g. --ranks 1 2 4 8", o.grids[0]);
+}
 
 /// Predicts the costs of strategies and, if it has ranks, measures those that run on that number of ranks.
 class Comparison {
@@ -228,9 +268,7 @@ void print_table(const std::vector<Compared>& all, const MachineFiles& files) {
   }
 }
 
-}  // namespace
-
-int compare(const Options& options, const ModelFactory& factory, Communicator* world) {
+int compare(const CompareOptions& options, const ModelFactory& factory, Communicator* world) {
   if (!options.rank_counts.empty()) return compare_curves(options, factory);
   const bool first = !world || world->rank() == 0;
   const MeasureOptions how = world ? measure_options(options, *world) : measure_options(options);
@@ -265,5 +303,35 @@ int compare(const Options& options, const ModelFactory& factory, Communicator* w
   if (none) throw AgreedError(unfit);
   return 0;
 }
+
+class Compare final : public ModelCommand<CompareOptions> {
+ public:
+  explicit Compare(const Program& program) : ModelCommand("compare", program) {}
+  void add_options(po::options_description& all) override {
+    all.add(model_options(options_, program_, {.grids = &options_.grids}))
+        .add(workload_options(options_))
+        .add(optimizer_options(options_))
+        .add(price_options(options_))
+        .add(compare_options(options_))
+        .add(rank_options(options_));
+  }
+  void check(const CommandLine& line) override {
+    if (options_.measure) {
+      take_measured(options_);
+      settle_ranks(options_, line);
+    }
+    settle(options_, program_, line);
+    check_curves(options_);
+    if (options_.grids.size() == 1 && options_.rank_counts.empty()) options_.grid = options_.grids[0];
+  }
+  int run(Communicator* world) const override { return compare(options_, program_.model, world); }
+};
+
+}  // namespace
+
+extern const VerbEntry compare_verb{"compare",
+                                    "predicts the step times of several strategies, and says which is fastest and why",
+                                    "{0} compare --strategies hybrid.toml spatial.toml --machine cluster.toml",
+                                    make<Compare>, VerbEntry::Ranks::to_measure};
 
 }  // namespace partita::cli

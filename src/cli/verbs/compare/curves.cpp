@@ -40,7 +40,7 @@ struct Curves {
 
 class CurvePrices {
  public:
-  CurvePrices(const Options& options, const ModelFactory& factory)
+  CurvePrices(const CompareOptions& options, const ModelFactory& factory)
       : options_(options), files_(load_machine(options)), model_(make_model(options, factory)) {}
 
   const MachineFiles& files() const { return files_; }
@@ -80,14 +80,14 @@ class CurvePrices {
     return alone_;
   }
 
-  const Options& options_;
+  const CompareOptions& options_;
   MachineFiles files_;
   Model model_;
   double alone_ = 0;
 };
 
 /// Prices every strategy on the numbers of ranks that it divides.
-Curves priced(const Options& options, CurvePrices& prices) {
+Curves priced(const CompareOptions& options, CurvePrices& prices) {
   Curves curves;
   for (const auto& pattern : rank_patterns(options.strategies, options.grids, options)) {
     std::vector<int> left_out;
@@ -159,7 +159,7 @@ std::string print_csv(const std::vector<Point>& points) {
   return text;
 }
 
-Json curves_json(const Options& options, const CurvePrices& prices, const Curves& curves) {
+Json curves_json(const CompareOptions& options, const CurvePrices& prices, const Curves& curves) {
   Json json{{"subject", "curves"},
             {"machine", prices.files().machine.name},
             {"model", prices.model().name()},
@@ -190,7 +190,7 @@ Json curves_json(const Options& options, const CurvePrices& prices, const Curves
 
 }  // namespace
 
-int compare_curves(const Options& options, const ModelFactory& factory) {
+int compare_curves(const CompareOptions& options, const ModelFactory& factory) {
   check_writable({{"--json", options.json, FileKind::json}, {"--csv", options.csv}}, strategy_files(options));
   CurvePrices prices(options, factory);
   const Curves curves = priced(options, prices);

@@ -116,8 +116,8 @@ std::vector<std::string> warnings(const std::vector<Compared>& all) {
       if (one.efficiency > most_efficiency)
         texts.push_back(
             fmt::format("the predicted efficiency of {} is {:.0f} %, above 105 %: the smaller work of its ranks runs "
-                        "at better rates "
-                        "than the work of one rank, in the machine's curves or in its measured kernel times",
+                        "at better rates than the work of one rank, in the machine's curves or in its measured kernel "
+                        "times",
                         one.name, 100 * one.efficiency));
       continue;
     }

@@ -1,4 +1,3 @@
-#include "src/cli/verbs/explain/explain.hpp"
 #include "partita/strategies/cost/explain_cost.hpp"
 
 #include "partita/base/error.hpp"
@@ -18,6 +17,33 @@
 namespace partita::cli {
 
 namespace {
+
+namespace po = boost::program_options;
+
+struct ExplainOptions : Options {
+  std::string why;          ///< the layer whose predicted times are explained
+  int rank = 0;             ///< the rank whose messages, bytes and memory are printed
+  bool names_rank = false;  ///< --rank was given
+  bool evaluation = false;  ///< explain an evaluation instead of a training step
+  bool picture = false;     ///< draw how the ranks divide each output
+  std::string svg;          ///< the file for a drawing of the schedule
+};
+
+po::options_description explain_options(ExplainOptions& o) {
+  po::options_description group("Explain");
+  auto add = group.add_options();
+  add("why", po::value(&o.why)->value_name("LAYER"),
+      "print the formulas and inputs that give the predicted times of this layer");
+  add("rank", number(&o.rank)->default_value(0)->value_name("R"),
+      "print the messages, bytes and memory of this rank, and with --why its price instead of the slowest rank's");
+  add("evaluation", po::bool_switch(&o.evaluation), "explain an evaluation instead of a training step");
+  add("json", po::value(&o.json)->value_name("FILE"), "write what is explained of all layers to FILE as JSON");
+  add("picture", po::bool_switch(&o.picture), "draw how the ranks divide the output of each layer");
+  add("svg", po::value(&o.svg)->value_name("FILE"),
+      "draw the schedule as SVG in unit times: 1 each for forward, the backward of inputs and that of weights");
+  add_explained_device(group, o.device);
+  return group;
+}
 
 void print_line(std::string_view what, const std::string& text) {
   if (!text.empty()) fmt::print("    {:<8} {}\n", what, text);
@@ -105,7 +131,7 @@ void print_products(const std::vector<ProductPlan>& products, DType dtype) {
   }
 }
 
-void print_layer(const Plan& plan, int index, const Options& options) {
+void print_layer(const Plan& plan, int index, const ExplainOptions& options) {
   const auto& layer = plan.layers[static_cast<std::size_t>(index)];
   fmt::print("\n{} = {}", layer.name, layer.op->kind());
   for (std::size_t i = 0; i < layer.inputs.size(); ++i)
@@ -140,7 +166,7 @@ void print_layer(const Plan& plan, int index, const Options& options) {
 }
 
 /// Prints all layers, or the one that --why names.
-void print_layers(const Plan& plan, int asked, const Options& options) {
+void print_layers(const Plan& plan, int asked, const ExplainOptions& options) {
   if (asked >= 0) return print_layer(plan, asked, options);
   for (int layer = 0, before = -1; layer < static_cast<int>(plan.layers.size()); ++layer) {
     const int group = plan.layers[static_cast<std::size_t>(layer)].group;
@@ -177,7 +203,7 @@ std::string print_ranks(const Grid& grid) {
 
 /// Prints the grids, the ranks and the schedule of all stages.
 void print_head(const Plan& plan, const ScheduleReport& schedule, const std::vector<std::string>& notes,
-                const Options& options) {
+                const ExplainOptions& options) {
   const bool alone = plan.grids.size() == 1;
   fmt::print("{} on {} ({}), batch {}, {}; messages, bytes and memory of rank {}\n", plan.model,
              alone ? fmt::format("the grid \"{}\"", plan.grid().print()) : fmt::format("{} stages", plan.grids.size()),
@@ -199,7 +225,7 @@ void print_head(const Plan& plan, const ScheduleReport& schedule, const std::vec
 namespace {
 
 /// The index of the layer that --why names; -1 without --why.
-int asked_why(const Options& options, const Model& model) {
+int asked_why(const ExplainOptions& options, const Model& model) {
   if (options.why.empty()) return -1;
   std::vector<std::string> names;
   for (const auto& layer : model.layers()) names.push_back(layer.name);
@@ -212,20 +238,21 @@ int asked_why(const Options& options, const Model& model) {
 
 /// Prints the predicted time of a step and, if `layer` is not -1, how the predicted times of that layer come about: on
 /// the rank of --rank if that is given and has a part of the layer, else on the slowest.
-void print_price(const Plan& plan, const Cost& cost, const MachineFiles& files, int layer, const Options& options) {
+void print_price(const Plan& plan, const Cost& cost, const MachineFiles& files, int layer,
+                 const ExplainOptions& options) {
   const auto& [machine, times, note] = files;
   fmt::print("predicted time: {:.3f} ms per step on \"{}\"{}\n", cost.seconds * 1e3, machine.name,
              note.empty() ? "" : "; " + note);
   if (layer < 0) return;
   const Grid& grid = plan.grid_of(layer);
   std::optional<int> rank;
-  if (options.given.contains("rank") && plan.stage_of_rank(options.rank) == plan.stage_of(layer))
+  if (options.names_rank && plan.stage_of_rank(options.rank) == plan.stage_of(layer))
     rank = options.rank - grid.first_rank();
   fmt::print("\n{}", explain_cost(plan, machine, times, layer, rank));
 }
 
 /// Returns the properties of the card that --device means. Throws Error if they are not known.
-std::string card_properties(const Options& options) {
+std::string card_properties(const ExplainOptions& options) {
   const std::string& file = options.device.properties;
   if (file.empty() && have_cuda() && cuda_cards().empty())
     fail("--device {}: this machine has no card; describe one with --properties FILE", options.device.name);
@@ -241,7 +268,7 @@ std::string card_properties(const Options& options) {
 }
 
 /// Names the convolutions of a rank that run in kernels of our own on a GPU, because cuDNN has no engine for them.
-void print_beside_cudnn(const Plan& plan, const std::string& properties, const Options& options) {
+void print_beside_cudnn(const Plan& plan, const std::string& properties, const ExplainOptions& options) {
   const CudaOptions card{options.trainer.dtype, options.device.tf32, options.device.workspace};
   int all = 0, left = 0;
   for (const auto& layer : plan.layers) {
@@ -257,9 +284,7 @@ void print_beside_cudnn(const Plan& plan, const std::string& properties, const O
   fmt::print("cuDNN runs {} of {} on rank {}\n", all - left, counted(all, "convolution"), options.rank);
 }
 
-}  // namespace
-
-int explain(const Options& options, const ModelFactory& factory) {
+int explain(const ExplainOptions& options, const ModelFactory& factory) {
   check_writable({{"--svg", options.svg}, {"--json", options.json, FileKind::json}}, strategy_files(options));
   const bool on_card = options.device.name != "cpu";
   const std::string properties = on_card ? card_properties(options) : "";
@@ -301,5 +326,31 @@ int explain(const Options& options, const ModelFactory& factory) {
   check_fits(plan, model, given, files, limit_of(options, files.machine));
   return 0;
 }
+
+class Explain final : public ModelCommand<ExplainOptions> {
+ public:
+  explicit Explain(const Program& program) : ModelCommand("explain", program) {}
+  void add_options(po::options_description& all) override {
+    all.add(model_options(options_, program_, {}))
+        .add(workload_options(options_))
+        .add(optimizer_options(options_))
+        .add(price_options(options_))
+        .add(explain_options(options_));
+  }
+  void check(const CommandLine& line) override {
+    settle(options_, program_, line);
+    options_.names_rank = line.gives("rank");
+    options_.trainer.training = !options_.evaluation;
+  }
+  int run(Communicator*) const override { return explain(options_, program_.model); }
+};
+
+}  // namespace
+
+extern const VerbEntry explain_verb{
+    "explain",
+    "prints the layouts, communication and memory of each layer under a strategy; it runs in one process on any "
+    "computer, without mpiexec",
+    "", make<Explain>};
 
 }  // namespace partita::cli

@@ -1,5 +1,3 @@
-#include "src/cli/verbs/info/info.hpp"
-
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/verbs/info/build.hpp"
@@ -8,21 +6,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 
 namespace partita::cli {
 
 namespace {
 
 namespace po = boost::program_options;
-
-po::options_description add_options(std::string& json, const std::string& program) {
-  po::options_description all("Usage: " + program + " info [options]");
-  add_common_options(all);
-  all.add_options()("json", po::value(&json)->implicit_value(standard_output, "")->value_name("FILE"),
-                    "write this as JSON to FILE; without FILE, print JSON instead of the text");
-  return all;
-}
 
 std::string print_facts(const std::vector<FactGroup>& groups) {
   std::string text;
@@ -46,28 +35,28 @@ Json to_json(const std::vector<FactGroup>& groups) {
   return json;
 }
 
-}  // namespace
-
-po::options_description describe_info(const std::string& program) {
-  std::string unused;
-  return add_options(unused, program);
-}
-
-int info(int argc, char** argv) {
-  std::string json;
-  const auto all = add_options(json, program_name(argc, argv));
-  const auto values = read_command_line(argc - 1, argv + 1, all);
-  if (values.count("help") != 0) {
-    std::ostringstream text;
-    text << all;
-    fmt::print("{}", text.str());
+class Info final : public Command {
+ public:
+  explicit Info(const Program&) {}
+  void add_options(po::options_description& all) override {
+    all.add_options()("json", po::value(&json_)->implicit_value(standard_output, "")->value_name("FILE"),
+                      "write this as JSON to FILE; without FILE, print JSON instead of the text");
+  }
+  int run(Communicator*) const override {
+    check_writable({{"--json", json_, FileKind::json}});
+    const std::vector<FactGroup> groups{versions(), build_options(), hardware(), limits_of_process(), environment()};
+    if (json_ != standard_output) fmt::print("{}", print_facts(groups));
+    if (!json_.empty()) write_text("--json", json_, print_json(to_json(groups)));
     return 0;
   }
-  check_writable({{"--json", json, FileKind::json}});
-  const std::vector<FactGroup> groups{versions(), build_options(), hardware(), limits(), environment()};
-  if (json != standard_output) fmt::print("{}", print_facts(groups));
-  if (!json.empty()) write_text("--json", json, print_json(to_json(groups)));
-  return 0;
-}
+
+ private:
+  std::string json_;
+};
+
+}  // namespace
+
+extern const VerbEntry info_verb{
+    "info", "prints versions, processor, memory, limits and settings, e.g. for a bug report", "", make<Info>};
 
 }  // namespace partita::cli

@@ -9,7 +9,7 @@
 
 namespace partita::cli {
 
-void plan_curve(const Options& options, const Model& model, const Workload& workload, const MachineFiles& files,
+void plan_curve(const PlanOptions& options, const Model& model, const Workload& workload, const MachineFiles& files,
                 const std::string& prefix) {
   const double alone = estimate(bind(model, Strategy(), workload), files.machine, files.times).seconds;
   print_machine(files, {});

@@ -14,7 +14,7 @@ namespace {
 std::string file_name(const std::string& prefix, int number) { return fmt::format("{}-{}.toml", prefix, number); }
 
 /// The prefixes of all files, one for each number of ranks.
-std::vector<std::string> prefixes(const Options& options) {
+std::vector<std::string> prefixes(const PlanOptions& options) {
   const std::string prefix = plan_prefix(options);
   if (options.rank_counts.size() == 1) return {prefix};
   std::vector<std::string> all;
@@ -24,9 +24,9 @@ std::vector<std::string> prefixes(const Options& options) {
 
 }  // namespace
 
-std::string plan_prefix(const Options& options) { return options.out.empty() ? "plan" : options.out; }
+std::string plan_prefix(const PlanOptions& options) { return options.out.empty() ? "plan" : options.out; }
 
-void check_files(const Options& options) {
+void check_files(const PlanOptions& options) {
   constexpr int most = 1000;  // larger numbers are refused later
   for (const auto& prefix : prefixes(options)) {
     for (int i = 1; options.out.empty() && i <= std::min(options.best, most); ++i)

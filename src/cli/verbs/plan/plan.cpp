@@ -1,20 +1,56 @@
-#include "src/cli/verbs/plan/plan.hpp"
-
 #include "partita/base/error.hpp"
 #include "partita/model/operators.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "src/cli/support/causes.hpp"
 #include "src/cli/support/compared.hpp"
+#include "src/cli/support/number_option.hpp"
+#include "src/cli/support/rank_patterns.hpp"
 #include "src/cli/verbs/plan/curve.hpp"
 #include "src/cli/verbs/plan/files.hpp"
 #include "src/cli/verbs/plan/reasons.hpp"
 #include "src/cli/verbs/plan/search.hpp"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 namespace partita::cli {
 
 namespace {
+
+namespace po = boost::program_options;
+
+po::options_description plan_options(PlanOptions& o) {
+  po::options_description group("Plan");
+  auto add = group.add_options();
+  add("ranks", number(&o.rank_counts)->multitoken()->required()->value_name("N..."),
+      "number of ranks to plan for; several numbers, ascending, give a line for the best strategy on each");
+  add("best", number(&o.best)->default_value(o.best)->value_name("K"), "number of strategies to write");
+  add("examine", number(&o.examined)->default_value(o.examined)->value_name("N"),
+      "number of candidates to bind and price exactly; a rough estimate ranks the others");
+  add("out", po::value(&o.out)->value_name("PREFIX"),
+      "write the strategies to PREFIX-1.toml (the best) to PREFIX-K.toml, or with several numbers of ranks to "
+      "PREFIX-RANKS-1.toml and so on, and replace older files; default: plan, without replacing any file");
+  add("kinds", po::value(&o.kinds)->multitoken()->value_name("KIND..."),
+      "pipeline schedules to try (default 1f1b zb-h1 chimera); \"none\": only strategies of one stage");
+  add("keep-batch-norm", po::bool_switch(&o.keep_batch_norm),
+      "find only strategies whose batch normalization computes its statistics over the whole batch, as on one rank: "
+      "those with one microbatch, if the model has any");
+  add("time-limit", number(&o.time_limit)->default_value(0, "none")->value_name("SECONDS"),
+      "end the search after this time with the best that was found, and say what was left out");
+  add("why-not", po::value(&o.why_not)->composing()->value_name("RULE"),
+      "also print what the best strategy would cost with this rule added, e.g. \"conv1: N C\"; may be repeated");
+  return group;
+}
+
+void check_plan(const PlanOptions& o) {
+  check_rank_counts(o.rank_counts);
+  if (!(o.time_limit >= 0)) fail("--time-limit {}: it must be 0 (none) or more seconds", o.time_limit);
+  if (o.rank_counts.size() > 1 && !o.why_not.empty())
+    fail("--why-not prices one strategy, so it needs one number of --ranks");
+  if (o.kinds.size() > 1 && std::count(o.kinds.begin(), o.kinds.end(), "none") > 0)
+    fail("--kinds {}: \"none\" means one stage and cannot be combined with other kinds", fmt::join(o.kinds, " "));
+}
 
 /// Checks the rules of --why-not as far as that is possible before the axes of the best strategy are known.
 void check_why_not(const std::vector<std::string>& rules, const Model& model) {
@@ -43,7 +79,7 @@ void print_why_not(const std::string& rule, const Planned& best, const Model& mo
 }
 
 /// Statistics over a part of the samples change with the strategy, whatever the planner finds.
-void check_keep_batch_norm(const Options& options, const Model& model) {
+void check_keep_batch_norm(const PlanOptions& options, const Model& model) {
   if (!options.keep_batch_norm) return;
   for (const Layer& layer : model.layers()) {
     const auto* norm = dynamic_cast<const BatchNormOperator*>(layer.op.get());
@@ -78,9 +114,7 @@ void print_causes(const std::vector<Planned>& found, const std::vector<std::stri
   if (!text.empty()) fmt::print("\nwhat takes 5 % of a step or more, beside computing\n{}", text);
 }
 
-}  // namespace
-
-int plan(const Options& options, const ModelFactory& factory) {
+int plan(const PlanOptions& options, const ModelFactory& factory) {
   const MachineFiles files = load_machine(options);
   const Model model = make_model(options, factory);
   const Workload workload{options.trainer.batch, options.trainer.dtype, true, options.trainer.optimizer};
@@ -102,5 +136,28 @@ int plan(const Options& options, const ModelFactory& factory) {
   for (const auto& rule : options.why_not) print_why_not(rule, found.front(), model, workload, files);
   return 0;
 }
+
+class PlanCommand final : public ModelCommand<PlanOptions> {
+ public:
+  explicit PlanCommand(const Program& program) : ModelCommand("plan", program) {}
+  void add_options(po::options_description& all) override {
+    all.add(model_options(options_, program_, {.strategy = false}))  // it searches for one
+        .add(workload_options(options_))
+        .add(optimizer_options(options_))
+        .add(price_options(options_))
+        .add(plan_options(options_));
+  }
+  void check(const CommandLine& line) override {
+    settle(options_, program_, line);
+    check_plan(options_);
+  }
+  int run(Communicator*) const override { return plan(options_, program_.model); }
+};
+
+}  // namespace
+
+extern const VerbEntry plan_verb{
+    "plan", "searches for the fastest strategies for a number of ranks and writes them to files",
+    "{0} plan --model resnet50 --ranks 16 --machine cluster.toml --out best", make<PlanCommand>};
 
 }  // namespace partita::cli

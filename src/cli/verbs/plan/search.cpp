@@ -96,14 +96,15 @@ Planned renamed(const Planned& found, const Model& model, const Workload& worklo
   return renamed;
 }
 
-PlannerOptions planner_options(const Options& options, int ranks) {
+PlannerOptions planner_options(const PlanOptions& options, int ranks) {
   PlannerOptions wanted;
   wanted.ranks = ranks;
   wanted.best = options.best;
   wanted.examined = options.examined;
   wanted.keep_batch_norm = options.keep_batch_norm;
   wanted.time_limit = options.time_limit;
-  wanted.kinds.clear();
+  if (!options.kinds.empty()) wanted.kinds.clear();
+  if (options.kinds == std::vector<std::string>{"none"}) return wanted;
   for (const auto& kind : options.kinds)
     wanted.kinds.push_back(about("--kinds", kind, [&] { return schedule_generator(parse_schedule_kind(kind)).kind; }));
   return wanted;
@@ -119,7 +120,7 @@ void add_changes(const std::vector<Planned>& found, const Model& model, const Wo
 
 }  // namespace
 
-Search search(const Options& options, const Model& model, const Workload& workload, const MachineFiles& files,
+Search search(const PlanOptions& options, const Model& model, const Workload& workload, const MachineFiles& files,
               int ranks) {
   PlannerOptions wanted = planner_options(options, ranks);
   Search search;

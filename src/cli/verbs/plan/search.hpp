@@ -2,6 +2,7 @@
 
 #include "partita/strategies/planner/planner.hpp"
 #include "src/cli/support/machine_files.hpp"
+#include "src/cli/verbs/plan/plan_options.hpp"
 
 #include <optional>
 #include <string>
@@ -20,7 +21,7 @@ struct Search {
 /// Looks for strategies on `ranks` ranks as the options ask. What it returns has plain names of axes, the algorithms of
 /// products that are fastest on the machine, and short rules. Each is priced as it is returned. Throws Error if nothing
 /// runs, or if nothing fits into the memory limit; the message then says which changes would make the smallest one fit.
-Search search(const Options& options, const Model& model, const Workload& workload, const MachineFiles& files,
+Search search(const PlanOptions& options, const Model& model, const Workload& workload, const MachineFiles& files,
               int ranks);
 
 }  // namespace partita::cli

@@ -1,5 +1,3 @@
-#include "src/cli/verbs/report/report.hpp"
-
 #include "partita/base/error.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/conditions.hpp"
@@ -8,30 +6,11 @@
 #include "src/cli/verbs/report/report_input.hpp"
 #include "src/cli/verbs/report/report_page.hpp"
 
-#include <sstream>
-
 namespace partita::cli {
 
 namespace {
 
 namespace po = boost::program_options;
-
-struct ReportOptions {
-  std::vector<std::string> files;
-  std::string out;
-};
-
-po::options_description add_options(ReportOptions& o, const std::string& program) {
-  po::options_description all(
-      "Usage: " + program +
-      " report FILE... --out PAGE\n\nFILE is a JSON file that train, evaluate, scale or compare "
-      "wrote.\n\nOptions");
-  add_common_options(all);
-  auto add = all.add_options();
-  add("file", po::value(&o.files)->composing()->value_name("FILE"), "add a file; the same as FILE without an option");
-  add("out", po::value(&o.out)->value_name("PAGE"), "HTML page to write; it needs no other file and no network");
-  return all;
-}
 
 /// Prints JSON for use inside a script element. Only `<` could end the element or begin a comment, so it is escaped.
 std::string as_script_data(const Json& json) {
@@ -64,37 +43,47 @@ std::string print_page(const std::vector<ReportInput>& inputs) {
               {{"style", report_style()}, {"data", json}, {"library", report_library()}, {"script", report_script()}});
 }
 
-}  // namespace
-
-po::options_description describe_report(const std::string& program) {
-  ReportOptions unused;
-  return add_options(unused, program);
-}
-
-int report(int argc, char** argv) {
-  ReportOptions o;
-  const auto all = add_options(o, program_name(argc, argv));
-  const auto values = read_command_line(argc - 1, argv + 1, all, "file");
-  if (values.count("help") != 0) {
-    std::ostringstream text;
-    text << all;
-    fmt::print("{}", text.str());
+class Report final : public Command {
+ public:
+  explicit Report(const Program&) {}
+  void add_options(po::options_description& all) override {
+    auto add = all.add_options();
+    add("file", po::value(&files_)->composing()->value_name("FILE"), "add a file; the same as FILE without an option");
+    add("out", po::value(&out_)->value_name("PAGE"), "HTML page to write; it needs no other file and no network");
+  }
+  void check(const CommandLine&) override {
+    if (report_library().size() <= 1)
+      fail(
+          "this program was built without Chart.js, which draws the report; install libjs-chart.js, then configure and "
+          "build again");
+    if (files_.empty()) fail("report needs the files to show, e.g. partita report results.json --out page.html");
+    if (out_.empty()) fail("report needs the page to write: --out page.html");
+  }
+  int run(Communicator*) const override {
+    std::vector<NamedFile> shown;
+    for (const auto& file : files_) shown.push_back({"the files to show", file});
+    check_writable({{"--out", out_}}, shown);
+    std::vector<ReportInput> inputs;
+    for (const auto& file : files_) inputs.push_back(read_report_input(file));
+    write_text("--out", out_, print_page(inputs));
+    fmt::print("wrote {}\n", out_);
     return 0;
   }
-  if (report_library().size() <= 1)
-    fail(
-        "this program was built without Chart.js, which draws the report; install libjs-chart.js, then configure and "
-        "build again");
-  if (o.files.empty()) fail("report needs the files to show, e.g. partita report results.json --out page.html");
-  if (o.out.empty()) fail("report needs the page to write: --out page.html");
-  std::vector<NamedFile> shown;
-  for (const auto& file : o.files) shown.push_back({"the files to show", file});
-  check_writable({{"--out", o.out}}, shown);
-  std::vector<ReportInput> inputs;
-  for (const auto& file : o.files) inputs.push_back(read_report_input(file));
-  write_text("--out", o.out, print_page(inputs));
-  fmt::print("wrote {}\n", o.out);
-  return 0;
-}
+
+ private:
+  std::vector<std::string> files_;
+  std::string out_;
+};
+
+}  // namespace
+
+extern const VerbEntry report_verb{
+    "report",
+    "turns JSON results of train, evaluate, scale and compare into one HTML page",
+    "{0} report results.json --out page.html",
+    make<Report>,
+    VerbEntry::Ranks::none,
+    "FILE... --out PAGE\n\nFILE is a JSON file that train, evaluate, scale or compare wrote.\n\nOptions",
+    "file"};
 
 }  // namespace partita::cli

@@ -1,5 +1,3 @@
-#include "src/cli/verbs/scale/scale.hpp"
-
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/launched_rank.hpp"
@@ -117,10 +115,11 @@ class Experiment {
   Index batch(int ranks) const { return options_.weak ? options_.batch * ranks : options_.batch; }
   Index all_steps() const { return options_.steps + uncounted_steps; }
 
-  Options options_for(int ranks) const {
-    Options options = options_.train;
+  TrainOptions options_for(int ranks) const {
+    TrainOptions options = options_.train;
     options.trainer.batch = batch(ranks);
-    if (options.data == "synthetic" && options.samples == 0)  // full batches; a run of more steps takes several epochs
+    if (options.trainer.data == "synthetic" &&
+        options.samples == 0)  // full batches; a run of more steps takes several epochs
       options.samples = options.trainer.batch * std::clamp<Index>(most_samples / options.trainer.batch, 1, all_steps());
     return options;
   }
@@ -153,7 +152,7 @@ class Experiment {
   }
 
   ScaleRun wanted(const RankCase& each) {
-    const Options options = options_for(each.ranks);
+    const TrainOptions options = options_for(each.ranks);
     ScaleRun run{.strategy = in_json(each.name),  // as in the file --out
                  .fingerprint = fmt::format("{:016x}", hash_text(each.strategy.print())),
                  .ranks = each.ranks,
@@ -192,7 +191,7 @@ class Experiment {
   }
 
   Index samples(int ranks) const {
-    const Options options = options_for(ranks);
+    const TrainOptions options = options_for(ranks);
     return options.samples > 0 ? options.samples : size_;
   }
 
@@ -228,7 +227,7 @@ class Experiment {
     words.insert(words.end(),
                  {"--batch", std::to_string(batch(each.ranks)), "--steps", std::to_string(all_steps()), "--epochs",
                   std::to_string((all_steps() + epoch - 1) / epoch), "--no-test", "--json", json});
-    if (options_.train.data == "synthetic" && options_.train.samples == 0)
+    if (options_.train.trainer.data == "synthetic" && options_.train.samples == 0)
       words.insert(words.end(), {"--samples", std::to_string(size)});
     return words;
   }
@@ -306,22 +305,37 @@ class Experiment {
   double started_ = 0;
 };
 
+class Scale final : public Command {
+ public:
+  explicit Scale(const Program& program) : program_(program) {}
+  void add_options(boost::program_options::options_description& all) override { options_.add_to(all); }
+  void check(const CommandLine& line) override {
+    if (launched_rank() != nullptr) fail("scale starts mpiexec itself; start it without mpiexec");
+    options_.check(program_, line);
+  }
+  int run(Communicator*) const override {
+    std::vector<std::string> notes;
+    auto cases = scale_cases(options_, notes);
+    for (const auto& note : notes) fmt::print(stderr, "note: {}\n", note);
+    // Otherwise libraries with threads of their own would use the cores of other ranks.
+    setenv("OMP_NUM_THREADS", std::to_string(options_.train.trainer.threads).c_str(), 0);
+    return Experiment(options_, program_.model, std::move(cases))();
+  }
+
+ private:
+  const Program& program_;
+  ScaleOptions options_;
+};
+
 }  // namespace
 
-int scale(int argc, char** argv, const Program& program) {
-  if (launched_rank() != nullptr) fail("scale starts mpiexec itself; start it without mpiexec");
-  std::string answer;
-  const auto options = parse_scale_options(argc, argv, program, answer);
-  if (!options) {
-    fmt::print("{}", answer);
-    return 0;
-  }
-  std::vector<std::string> notes;
-  auto cases = scale_cases(*options, notes);
-  for (const auto& note : notes) fmt::print(stderr, "note: {}\n", note);
-  // Otherwise libraries with threads of their own would use the cores of other ranks.
-  setenv("OMP_NUM_THREADS", std::to_string(options->train.trainer.threads).c_str(), 0);
-  return Experiment(*options, program.model, std::move(cases))();
-}
+extern const VerbEntry scale_verb{"scale",
+                                  "measures strong or weak scaling; it starts every run itself",
+                                  "{0} scale --ranks 1 2 4 --out results.json",
+                                  make<Scale>,
+                                  VerbEntry::Ranks::none,
+                                  "--ranks P... [options] [options of train]",
+                                  nullptr,
+                                  "train"};
 
 }  // namespace partita::cli

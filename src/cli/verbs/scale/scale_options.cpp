@@ -21,44 +21,6 @@ namespace {
 
 namespace po = boost::program_options;
 
-struct ScaleTexts {  // values that are parsed after Boost has read them
-  std::string launcher, hostfile;
-};
-
-po::options_description add_options(ScaleOptions& o, ScaleTexts& texts, const std::string& program) {
-  po::options_description all("Usage: " + program + " scale --ranks P... [options] [options of train]");
-  add_common_options(all);
-  auto add = all.add_options();
-  add("ranks", number(&o.ranks)->multitoken()->value_name("P..."),
-      "numbers of ranks in ascending order, separated by spaces");
-  add("strategy", po::value(&o.strategies)->multitoken()->composing()->value_name("FILE..."),
-      "strategy files, each run on the number of ranks of its grid; default: the strategy that the program declares, "
-      "or "
-      "split the samples over all ranks");
-  add("grid", po::value(&o.grids)->multitoken()->composing()->value_name("AXES..."),
-      "grids for any number of ranks; {} stands for the ranks that the other axes leave, e.g. \"data={} y=2\"");
-  add("weak", po::bool_switch(&o.weak), "weak scaling: --batch is the number of samples per rank");
-  add("batch", number(&o.batch)->default_value(TrainerOptions().batch)->value_name("N"),
-      "samples per step, over all ranks");
-  add("repeats", number(&o.repeats)->default_value(o.repeats)->value_name("N"),
-      "runs of every strategy on every number of ranks; each round runs all of them once");
-  add("steps", number(&o.steps)->default_value(o.steps)->value_name("N"),
-      fmt::format("timed steps in each run; {} untimed steps come first", uncounted_steps).c_str());
-  add("mpiexec", po::value(&texts.launcher)->value_name("CMD"),
-      fmt::format("program that starts ranks, with its options, e.g. \"srun --cpu-bind=cores\" (default {})", launcher)
-          .c_str());
-  add("hostfile", po::value(&texts.hostfile)->value_name("FILE"),
-      "file with the hosts to start ranks on, one per line");
-  add("out", po::value(&o.out)->value_name("FILE"),
-      "write the results to FILE as JSON after every run; runs that are already in FILE are not repeated");
-  add("csv", po::value(&o.csv)->value_name("FILE"), "write the results to FILE as CSV");
-  add("machine", po::value(&o.machine)->value_name("FILE"),
-      "machine file (TOML); adds predicted times to the measured ones; measured kernel times are read from FILE.times "
-      "if that exists");
-  add("data", po::value(&o.train.data)->default_value("synthetic")->value_name("NAME"), "data set; see train --help");
-  return all;
-}
-
 void check_numbers(const ScaleOptions& o) {
   constexpr Index most = 1 << 20;
   if (o.ranks.empty()) fail("scale needs the numbers of ranks, e.g. --ranks 1 2 4");
@@ -71,7 +33,7 @@ void check_numbers(const ScaleOptions& o) {
 }
 
 /// Throws Error for options of train that scale sets itself or that would change what a run does.
-void check_train(const Options& o) {
+void check_train(const TrainOptions& o) {
   for (const auto& [option, given] :
        {std::pair("--json", !o.json.empty()), std::pair("--write-options", !o.write_options.empty()),
         std::pair("--trace", !o.trace.empty()), std::pair("--profile", o.profile), std::pair("--save", !o.save.empty()),
@@ -106,78 +68,78 @@ void check_hosts(const std::string& path) {
 
 /// The words of --mpiexec, or of the launcher that the build found. An installed program may run where that launcher
 /// does not exist; then `mpiexec` in PATH is taken.
-std::vector<std::string> launcher_words(const ScaleTexts& texts) {
+std::vector<std::string> launcher_words(const std::string& given, const std::string& hostfile) {
   if (!have_mpi())
     fail(
         "scale starts processes, and this build has no MPI; configure it with -Dmpi=enabled, or run `train --ranks N`");
   std::vector<std::string> words;
-  std::istringstream in(texts.launcher.empty() ? launcher : texts.launcher);
+  std::istringstream in(given.empty() ? launcher : given);
   for (std::string word; in >> word;) words.push_back(word);
-  if (words.empty()) fail("--mpiexec \"{}\": it names no program", texts.launcher);
-  if (texts.launcher.empty() && find_program(words[0]).empty()) words = {"mpiexec"};
+  if (words.empty()) fail("--mpiexec \"{}\": it names no program", given);
+  if (given.empty() && find_program(words[0]).empty()) words = {"mpiexec"};
   if (find_program(words[0]).empty()) {
-    if (!texts.launcher.empty()) fail("--mpiexec \"{}\": there is no program {}", texts.launcher, words[0]);
+    if (!given.empty()) fail("--mpiexec \"{}\": there is no program {}", given, words[0]);
     fail("there is no launcher: neither {} nor mpiexec in PATH; name one, e.g. --mpiexec srun", launcher);
   }
-  if (!texts.hostfile.empty()) {
-    check_hosts(texts.hostfile);
-    words.insert(words.end(), {"--hostfile", texts.hostfile});
+  if (!hostfile.empty()) {
+    check_hosts(hostfile);
+    words.insert(words.end(), {"--hostfile", hostfile});
   }
   return words;
 }
 
 /// Parses the options of train.
-Options parse_train(const ScaleOptions& o, char* name, const Program& program) {
-  std::vector<std::string> words{"train"};
+void parse_train(ScaleOptions& o, const Program& program, const std::string& path) {
+  po::options_description all;
+  o.train.verb = "train";
+  o.train.add_to(all, program);
+  std::vector<std::string> words{path, "train"};
   words.insert(words.end(), o.arguments.begin(), o.arguments.end());
-  std::vector<char*> arguments{name};
-  for (auto& word : words) arguments.push_back(word.data());
-  std::string answer;
-  auto options = parse_options(static_cast<int>(arguments.size()), arguments.data(), program, answer);
-  require(options.has_value(), "--help was handled before");
-  check_train(*options);
-  options->trainer.batch = o.batch;
-  return *options;
+  o.train.check(program, read_command_line(words, all));
+  check_train(o.train);
+  o.train.trainer.batch = o.batch;
 }
 
 }  // namespace
 
-po::options_description describe_scale(const std::string& program) {
-  ScaleOptions unused;
-  ScaleTexts texts;
-  return add_options(unused, texts, program);
+void ScaleOptions::add_to(po::options_description& all) {
+  auto add = all.add_options();
+  add("ranks", number(&ranks)->multitoken()->value_name("P..."),
+      "numbers of ranks in ascending order, separated by spaces");
+  add("strategy", po::value(&strategies)->multitoken()->composing()->value_name("FILE..."),
+      "strategy files, each run on the number of ranks of its grid; default: the strategy that the program declares, "
+      "or split the samples over all ranks");
+  add("grid", po::value(&grids)->multitoken()->composing()->value_name("AXES..."),
+      "grids for any number of ranks; {} stands for the ranks that the other axes leave, e.g. \"data={} y=2\"");
+  add("weak", po::bool_switch(&weak), "weak scaling: --batch is the number of samples per rank");
+  add("batch", number(&batch)->default_value(TrainerOptions().batch)->value_name("N"),
+      "samples per step, over all ranks");
+  add("repeats", number(&repeats)->default_value(repeats)->value_name("N"),
+      "runs of every strategy on every number of ranks; each round runs all of them once");
+  add("steps", number(&steps)->default_value(steps)->value_name("N"),
+      fmt::format("timed steps in each run; {} untimed steps come first", uncounted_steps).c_str());
+  add("mpiexec", po::value(&launcher_text_)->value_name("CMD"),
+      fmt::format("program that starts ranks, with its options, e.g. \"srun --cpu-bind=cores\" (default {})",
+                  cli::launcher)
+          .c_str());
+  add("hostfile", po::value(&hostfile)->value_name("FILE"), "file with the hosts to start ranks on, one per line");
+  add("out", po::value(&out)->value_name("FILE"),
+      "write the results to FILE as JSON after every run; runs that are already in FILE are not repeated");
+  add("csv", po::value(&csv)->value_name("FILE"), "write the results to FILE as CSV");
+  add("machine", po::value(&machine)->value_name("FILE"),
+      "machine file (TOML); adds predicted times to the measured ones; measured kernel times are read from FILE.times "
+      "if that exists");
+  add("data", po::value(&train.trainer.data)->default_value("synthetic")->value_name("NAME"),
+      "data set; see train --help");
 }
 
-std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, const Program& program, std::string& answer) {
-  ScaleOptions o;
-  ScaleTexts texts;
-  const auto all = add_options(o, texts, program_name(argc, argv));
-  po::variables_map values;
-  try {
-    using Style = po::command_line_style::style_t;
-    const auto parsed = po::command_line_parser(argc - 1, argv + 1)
-                            .options(all)
-                            .style(Style::default_style & ~Style::allow_guessing)
-                            .allow_unregistered()
-                            .run();
-    po::store(parsed, values);
-    o.arguments = po::collect_unrecognized(parsed.options, po::include_positional);
-    if (values.count("help") == 0) po::notify(values);
-  } catch (po::error& error) {
-    fail("{}; --help lists the options", message_of(error));
-  }
-  if (values.count("help") != 0) {
-    std::ostringstream text;
-    text << all << "\nAll other options are passed to every run; see train --help.\n";
-    answer = text.str();
-    return std::nullopt;
-  }
-  o.arguments.insert(o.arguments.end(), {"--data", o.train.data});
-  if (!o.machine.empty()) o.arguments.insert(o.arguments.end(), {"--machine", o.machine});
-  check_numbers(o);
-  o.train = parse_train(o, argv[0], program);
-  o.launcher = launcher_words(texts);
-  return o;
+void ScaleOptions::check(const Program& program, const CommandLine& line) {
+  arguments = line.passed_on;
+  arguments.insert(arguments.end(), {"--data", train.trainer.data});
+  if (!machine.empty()) arguments.insert(arguments.end(), {"--machine", machine});
+  check_numbers(*this);
+  parse_train(*this, program, line.words.front());
+  launcher = launcher_words(launcher_text_, hostfile);
 }
 
 std::vector<RankCase> scale_cases(const ScaleOptions& o, std::vector<std::string>& notes) {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "src/cli/support/options.hpp"
 #include "src/cli/support/rank_patterns.hpp"
+#include "src/cli/support/train_options.hpp"
 
 #include <string>
 #include <vector>
@@ -25,20 +25,19 @@ struct ScaleOptions {
   std::string out, csv;                 ///< files to write; "" for none
   std::string machine;                  ///< machine file for predicted times; "" for none
   std::vector<std::string> arguments;   ///< options of `train` that every run gets
-  Options train;                        ///< the same options, parsed
+  TrainOptions train;                   ///< the same options, parsed
+  std::string hostfile;                 ///< file with hosts; "" for none
+
+  void add_to(boost::program_options::options_description& all);
+  /// Checks all options, also those of `train`, before any run.
+  void check(const Program& program, const CommandLine& line);
+
+ private:
+  std::string launcher_text_;
 };
 
-/// Reads the command line. Options that `scale` does not have itself are options of `train`. Returns nothing if the
-/// user asked for help; `answer` is then the text to print. Throws Error, before any run, for an option that is wrong
-/// or that `scale` does not allow.
-std::optional<ScaleOptions> parse_scale_options(int argc, char** argv, const Program& program, std::string& answer);
-
-/// Returns the descriptions of the options of `scale` itself. They serve to print options and to check values; they
-/// cannot store values (no boost::program_options::notify).
-boost::program_options::options_description describe_scale(const std::string& program);
-
 /// Returns every strategy on every number of ranks that its grid allows. Appends to `notes` the strategies that fit no
-/// number of ranks, and the old key names in strategy files. If a strategy has a fixed grid of several ranks and 1 is
+/// number of ranks. If a strategy has a fixed grid of several ranks and 1 is
 /// among the numbers of ranks, adds a run of the serial program for comparison. Throws Error if no strategy fits any
 /// number.
 std::vector<RankCase> scale_cases(const ScaleOptions& options, std::vector<std::string>& notes);

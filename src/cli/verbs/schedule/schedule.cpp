@@ -1,5 +1,3 @@
-#include "src/cli/verbs/schedule/schedule.hpp"
-
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/validate.hpp"
 #include "src/cli/support/command_line.hpp"
@@ -11,7 +9,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <sstream>
 
 namespace partita::cli {
 
@@ -22,18 +19,16 @@ namespace po = boost::program_options;
 struct ScheduleOptions {
   ScheduleRequest request;
   std::string kind{name(ScheduleKind::one_f_one_b)}, times = "1,1,1,0", csv_in, csv_out, svg, json;
-  bool draw = true;
+  bool draw = true, list_kinds = false, json_without_file = false;
 };
 
-po::options_description add_options(ScheduleOptions& o, const std::string& program) {
-  po::options_description all("Usage: " + program + " schedule [options]");
+void add_schedule_options(po::options_description& all, ScheduleOptions& o) {
   auto& r = o.request;
   std::string kinds;
   for (const ScheduleKind kind : pipeline_kinds()) kinds.append(kinds.empty() ? "" : ", ").append(name(kind));
-  add_common_options(all);
   auto add = all.add_options();
   add("kind", po::value(&o.kind)->default_value(o.kind)->value_name("NAME"), kinds.c_str());
-  add("kinds", "list the kinds of schedules and the conditions for each");
+  add("kinds", po::bool_switch(&o.list_kinds), "list the kinds of schedules and the conditions for each");
   add("stages", number(&r.stages)->default_value(4)->value_name("P"), "number of stages");
   add("microbatches", number(&r.microbatches)->default_value(8)->value_name("M"), "microbatches per step");
   add("groups", number(&r.groups_per_stage)->value_name("V"),
@@ -54,7 +49,6 @@ po::options_description add_options(ScheduleOptions& o, const std::string& progr
   add("json", po::value(&o.json)->implicit_value("", "")->value_name("FILE"),
       "write the results to FILE as JSON; /dev/stdout prints them instead of the text");
   add("no-draw", po::bool_switch()->notifier([&o](bool off) { o.draw = !off; }), "do not draw the schedule as text");
-  return all;
 }
 
 /// Parses four times such as "18.5,18,9.3,0.6".
@@ -76,12 +70,11 @@ void parse_times(const std::string& text, ScheduleRequest& request) {
   request.transfer = values[3];
 }
 
-Schedule get_schedule(const ScheduleOptions& o, const po::variables_map& values) {
-  if (o.csv_in.empty()) return generate(o.request);
+/// Throws Error if options and a file both say what the schedule is.
+void check_csv(const ScheduleOptions& o, const CommandLine& line) {
   for (const char* option : {"kind", "stages", "microbatches", "groups"})
-    if (values.count(option) != 0 && !values[option].defaulted())
+    if (!o.csv_in.empty() && line.gives(option))
       fail("--{} cannot be combined with --csv-in, because the file determines it; leave one of them out", option);
-  return parse_csv(read_text("--csv-in", o.csv_in), o.csv_in);
 }
 
 ScheduleReport prove(const Schedule& schedule, const ScheduleOptions& o) {
@@ -124,39 +117,48 @@ std::string print_kinds() {
   return text;
 }
 
-}  // namespace
-
-po::options_description describe_schedule(const std::string& program) {
-  ScheduleOptions unused;
-  return add_options(unused, program);
-}
-
-int schedule(int argc, char** argv) {
-  ScheduleOptions o;
-  const po::options_description all = add_options(o, program_name(argc, argv));
-  const auto values = read_command_line(argc - 1, argv + 1, all);
-  if (values.count("help") != 0 || values.count("kinds") != 0) {
-    std::ostringstream text;
-    text << all;
-    fmt::print("{}", values.count("help") != 0 ? text.str() : print_kinds());
+class ScheduleCommand final : public Command {
+ public:
+  explicit ScheduleCommand(const Program&) {}
+  void add_options(po::options_description& all) override { add_schedule_options(all, options_); }
+  void check(const CommandLine& line) override {
+    auto& o = options_;
+    if (o.list_kinds) return;
+    o.request.kind = parse_schedule_kind(o.kind);
+    const bool fits_memory = o.request.kind == ScheduleKind::zb_1p || o.request.kind == ScheduleKind::zb_2p;
+    if (!line.gives("filter-memory") && fits_memory) o.request.filter_memory = kept_until_backward_filter;
+    parse_times(o.times, o.request);
+    check_numbers(o.request);
+    check_csv(o, line);
+    o.json_without_file = line.gives("json") && o.json.empty();
+    if (o.json_without_file) o.json = standard_output;
+  }
+  int run(Communicator*) const override {
+    const auto& o = options_;
+    if (o.list_kinds) {
+      fmt::print("{}", print_kinds());
+      return 0;
+    }
+    check_writable({{"--csv-out", o.csv_out}, {"--svg", o.svg}, {"--json", o.json, FileKind::json}});
+    const ScheduleReport report =
+        prove(o.csv_in.empty() ? generate(o.request) : parse_csv(read_text("--csv-in", o.csv_in), o.csv_in), o);
+    if (!o.csv_out.empty()) write_text("--csv-out", o.csv_out, print_csv(report.schedule));
+    if (!o.svg.empty()) write_text("--svg", o.svg, draw(report));
+    if (o.json_without_file)
+      fmt::print(stderr, "note: --json without a file prints to standard output; --json {} says so\n", standard_output);
+    if (o.json != standard_output) fmt::print("{}", print(report, o.draw ? 120 : 0));
+    if (!o.json.empty()) write_text("--json", o.json, print_json(to_json(report)));
     return 0;
   }
-  o.request.kind = parse_schedule_kind(o.kind);
-  const bool fits_memory = o.request.kind == ScheduleKind::zb_1p || o.request.kind == ScheduleKind::zb_2p;
-  if (values.count("filter-memory") == 0 && fits_memory) o.request.filter_memory = kept_until_backward_filter;
-  parse_times(o.times, o.request);
-  check_numbers(o.request);
-  const bool json_without_file = values.count("json") != 0 && o.json.empty();
-  if (json_without_file) o.json = standard_output;
-  check_writable({{"--csv-out", o.csv_out}, {"--svg", o.svg}, {"--json", o.json, FileKind::json}});
-  const ScheduleReport report = prove(get_schedule(o, values), o);
-  if (!o.csv_out.empty()) write_text("--csv-out", o.csv_out, print_csv(report.schedule));
-  if (!o.svg.empty()) write_text("--svg", o.svg, draw(report));
-  if (json_without_file)
-    fmt::print(stderr, "note: --json without a file prints to standard output; --json {} says so\n", standard_output);
-  if (o.json != standard_output) fmt::print("{}", print(report, o.draw ? 120 : 0));
-  if (!o.json.empty()) write_text("--json", o.json, print_json(to_json(report)));
-  return 0;
-}
+
+ private:
+  ScheduleOptions options_;
+};
+
+}  // namespace
+
+extern const VerbEntry schedule_verb{"schedule",
+                                     "generates or reads a pipeline schedule, then validates, simulates and draws it",
+                                     "{0} schedule --kind zb-h1 --stages 4 --microbatches 8", make<ScheduleCommand>};
 
 }  // namespace partita::cli

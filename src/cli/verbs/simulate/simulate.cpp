@@ -1,5 +1,3 @@
-#include "src/cli/verbs/simulate/simulate.hpp"
-
 #include "partita/base/error.hpp"
 #include "partita/base/plain_text.hpp"
 #include "partita/strategies/cost/estimate.hpp"
@@ -22,6 +20,21 @@
 namespace partita::cli {
 
 namespace {
+
+namespace po = boost::program_options;
+
+struct SimulateOptions : Options {
+  std::string out;  ///< the folder to write
+};
+
+po::options_description simulate_options(SimulateOptions& o) {
+  po::options_description group("Simulate");
+  auto add = group.add_options();
+  add("out", po::value(&o.out)->required()->value_name("DIR"),
+      "folder for the platform, the list of hosts and the trace of each rank; it replaces older files of these names");
+  add("json", po::value(&o.json)->value_name("FILE"), "write the results to FILE as JSON");
+  return group;
+}
 
 /// The platform file has a line for each pair of ranks.
 constexpr int most_ranks = 1024;
@@ -120,9 +133,7 @@ void note_difference(double simulated, double price) {
       factor);
 }
 
-}  // namespace
-
-int simulate(const Options& options, const ModelFactory& factory) {
+int simulate(const SimulateOptions& options, const ModelFactory& factory) {
   check_writable({{"--json", options.json, FileKind::json}}, strategy_files(options));
   const Model model = make_model(options, factory);
   const MachineFiles files = load_machine(options);
@@ -165,5 +176,27 @@ int simulate(const Options& options, const ModelFactory& factory) {
                            {"simulated", simulated ? Json(*simulated) : Json()}}));
   return 0;
 }
+
+class Simulate final : public ModelCommand<SimulateOptions> {
+ public:
+  explicit Simulate(const Program& program) : ModelCommand("simulate", program) {}
+  void add_options(po::options_description& all) override {
+    all.add(model_options(options_, program_, {}))
+        .add(workload_options(options_))
+        .add(optimizer_options(options_))
+        .add(price_options(options_))
+        .add(simulate_options(options_));
+  }
+  void check(const CommandLine& line) override { settle(options_, program_, line); }
+  int run(Communicator*) const override { return simulate(options_, program_.model); }
+};
+
+}  // namespace
+
+extern const VerbEntry simulate_verb{
+    "simulate",
+    "writes what a step moves as input for SimGrid, and simulates it if SimGrid is installed: a second opinion on the "
+    "price",
+    "{0} simulate --strategy hybrid.toml --machine cluster.toml --out replay", make<Simulate>};
 
 }  // namespace partita::cli

@@ -94,21 +94,20 @@ bool dropped(const std::string& word, bool& has_value) {
 }
 
 /// Throws Error if an option names a checkpoint, and this build has no HDF5.
-void check_hdf5(const Options& options) {
+void check_hdf5(const TrainOptions& options) {
   if (!hdf5_version().empty()) return;
   for (const auto& [option, path] :
        {std::pair("--load", options.load), std::pair("--save", options.save), std::pair("--best", options.watch.best)})
     if (!path.empty())
       fail(
           "{} {}: this build has no HDF5, and checkpoints are HDF5 files; install HDF5 (libhdf5-dev) and configure "
-          "again "
-          "with -Dhdf5=enabled, or leave the option out",
+          "again with -Dhdf5=enabled, or leave the option out",
           option, path);
 }
 
 }  // namespace
 
-std::optional<CheckpointFile> open_checkpoint(Options& options, std::vector<std::string>& notes) {
+std::optional<CheckpointFile> open_checkpoint(TrainOptions& options, std::vector<std::string>& notes) {
   check_hdf5(options);
   if (options.load.empty()) {
     if (options.new_run) fail("--new-run starts from the weights of a checkpoint; give one with --load FILE");
@@ -126,7 +125,7 @@ std::optional<CheckpointFile> open_checkpoint(Options& options, std::vector<std:
   return file;
 }
 
-std::optional<std::uint64_t> check_replaceable(const Options& options) {
+std::optional<std::uint64_t> check_replaceable(const TrainOptions& options) {
   const bool continues = !options.load.empty() && !options.new_run;
   check_replaceable("--best", options.watch.best, continues && same_run(options.load, options.watch.best),
                     options.overwrite);
@@ -134,7 +133,7 @@ std::optional<std::uint64_t> check_replaceable(const Options& options) {
   return check_replaceable("--save", options.save, loaded, options.overwrite);
 }
 
-Checkpoints::Checkpoints(const Options& options, std::optional<std::uint64_t> replaceable, Communicator& world)
+Checkpoints::Checkpoints(const TrainOptions& options, std::optional<std::uint64_t> replaceable, Communicator& world)
     : options_(options), world_(world), first_(world.rank() == 0), own_(replaceable) {}
 
 void Checkpoints::load(Trainer& trainer, const CheckpointFile& file, const std::vector<std::string>& notes) {

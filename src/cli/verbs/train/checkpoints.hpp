@@ -1,8 +1,8 @@
 #pragma once
 
 #include "partita/train/run/checkpoint.hpp"
-#include "src/cli/support/options.hpp"
 #include "src/cli/support/signals.hpp"
+#include "src/cli/support/train_options.hpp"
 
 #include <optional>
 #include <string>
@@ -13,11 +13,11 @@ namespace partita::cli {
 /// Opens the checkpoint that --load names; nothing without --load. `train` without --new-run then takes from it the
 /// options that were not given on the command line. Adds a line to `notes` for each option in which the two differ.
 /// Throws Error if the file cannot be read, or if options do not fit together.
-std::optional<CheckpointFile> open_checkpoint(Options& options, std::vector<std::string>& notes);
+std::optional<CheckpointFile> open_checkpoint(TrainOptions& options, std::vector<std::string>& notes);
 /// Throws Error if --save or --best names a file that this run may not replace: one that is not a checkpoint, or a
 /// checkpoint of another run. Returns the identity of the checkpoint that --save may replace; nothing if there is none.
 /// Only one rank calls it.
-std::optional<std::uint64_t> check_replaceable(const Options& options);
+std::optional<std::uint64_t> check_replaceable(const TrainOptions& options);
 
 /// The checkpoints of one run of `train` or `evaluate`: loads one, saves after every epoch, after every --save-every
 /// steps and when a signal asks for it.
@@ -25,7 +25,7 @@ class Checkpoints {
  public:
   /// `replaceable` is what check_replaceable() returned on rank 0.
   /// @pre `options` and `world` outlive the object.
-  Checkpoints(const Options& options, std::optional<std::uint64_t> replaceable, Communicator& world);
+  Checkpoints(const TrainOptions& options, std::optional<std::uint64_t> replaceable, Communicator& world);
 
   /// Loads the weights, or the whole state, and prints what was not loaded and `notes`. Collective: every rank calls
   /// it.
@@ -50,7 +50,7 @@ class Checkpoints {
   void check_owner() const;
   std::string resuming_command() const;
 
-  const Options& options_;
+  const TrainOptions& options_;
   Communicator& world_;
   bool first_;
   std::optional<SignalWatch> stopping_;

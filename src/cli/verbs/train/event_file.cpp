@@ -3,6 +3,7 @@
 #include "partita/base/error.hpp"
 
 #include <unistd.h>
+#include <boost/crc.hpp>
 
 #include <array>
 #include <bit>
@@ -62,12 +63,9 @@ std::string host() {
 }  // namespace
 
 std::uint32_t crc32c(std::string_view text) {
-  std::uint32_t crc = ~0U;
-  for (const char byte : text) {
-    crc ^= static_cast<unsigned char>(byte);
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1U ^ ((crc & 1U) != 0 ? 0x82f63b78U : 0U);
-  }
-  return ~crc;
+  boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> crc;
+  crc.process_bytes(text.data(), text.size());
+  return crc.checksum();
 }
 
 EventFile::EventFile(const std::string& folder, Index steps_done) : file_(nullptr, std::fclose) {

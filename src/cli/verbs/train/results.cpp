@@ -58,7 +58,7 @@ double rate_of(const EpochReport& report) {
 
 }  // namespace
 
-Results::Results(const Options& options, const Model& model, Trainer& trainer, Communicator& world)
+Results::Results(const TrainOptions& options, const Model& model, Trainer& trainer, Communicator& world)
     : options_(options), trainer_(trainer), world_(world), first_(world.rank() == 0) {
   const Plan& plan = trainer.plan();
   const Target target = plan.layers.back().op->target(plan.layers.back()->input_shapes[0]);

@@ -2,8 +2,8 @@
 
 #include "partita/train/run/trainer.hpp"
 #include "src/cli/support/json.hpp"
-#include "src/cli/support/options.hpp"
 #include "src/cli/support/progress.hpp"
+#include "src/cli/support/train_options.hpp"
 #include "src/cli/verbs/train/best_epoch.hpp"
 
 #include <string>
@@ -16,7 +16,7 @@ namespace partita::cli {
 class Results {
  public:
   /// @pre Everything that it refers to outlives it.
-  Results(const Options& options, const Model& model, Trainer& trainer, Communicator& world);
+  Results(const TrainOptions& options, const Model& model, Trainer& trainer, Communicator& world);
 
   /// Adds a training step.
   void add(const StepRecord& step);
@@ -49,7 +49,7 @@ class Results {
   Json with_earlier(const char* key, Json now) const;
   Json document(bool finished);
 
-  const Options& options_;
+  const TrainOptions& options_;
   Trainer& trainer_;
   Communicator& world_;
   bool first_;          // this is rank 0, which prints and writes

@@ -23,7 +23,7 @@ namespace {
 
 /// Opens the training set. The part that is held out for validation is a data set of its own, which holds its own
 /// samples: else each pass would replace what the other one holds.
-void open_training_data(const Options& options, Setup& setup) {
+void open_training_data(const TrainOptions& options, Setup& setup) {
   setup.training = open_data(options, setup.model, true);
   const double fraction = options.watch.held_out();
   if (fraction == 0) return;
@@ -36,7 +36,7 @@ void open_training_data(const Options& options, Setup& setup) {
 }
 
 /// Throws Error if a rank would exceed the memory limit in the run that the options ask for.
-void check_run_fits(const Options& options, const Setup& setup, const Plan& plan, const Strategy& given,
+void check_run_fits(const TrainOptions& options, const Setup& setup, const Plan& plan, const Strategy& given,
                     const MachineFiles& files, const MessageMemory& messages, const Communicator& world) {
   const Index limit = limit_of(options, files.machine);
   if (limit == 0) return;
@@ -69,7 +69,7 @@ void check_run_fits(const Options& options, const Setup& setup, const Plan& plan
 
 }  // namespace
 
-Setup set_up(Options& options, const ModelFactory& factory, Communicator& world) {
+Setup set_up(TrainOptions& options, const ModelFactory& factory, Communicator& world) {
   Setup setup;
   setup.device = make_rank_device(options.device, world);
   const MessageMemory messages = setup.device

@@ -3,7 +3,7 @@
 #include "partita/cli/main.hpp"
 #include "partita/train/run/checkpoint.hpp"
 #include "partita/train/run/trainer.hpp"
-#include "src/cli/support/options.hpp"
+#include "src/cli/support/train_options.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -28,6 +28,6 @@ struct Setup {
 
 /// Sets up a rank without communication, except that an Error on any rank becomes the same Error on all ranks.
 /// Completes the options from the checkpoint that training continues. Collective: every rank of `world` calls it.
-Setup set_up(Options& options, const ModelFactory& factory, Communicator& world);
+Setup set_up(TrainOptions& options, const ModelFactory& factory, Communicator& world);
 
 }  // namespace partita::cli

@@ -1,5 +1,3 @@
-#include "src/cli/verbs/train/train.hpp"
-
 #include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/real_path.hpp"
@@ -32,7 +30,7 @@ constexpr const char* best_note = "validation";  // of BestEpoch, in checkpoints
 
 /// Prints one line with the process number of each rank, since launchers name a dead rank by its process number.
 /// Collective: every rank of `world` calls it.
-void print_ranks(const Options& options, Communicator& world) {
+void print_ranks(const TrainOptions& options, Communicator& world) {
   if (options.thread_ranks > 0) {
     if (world.rank() == 0) fmt::print("ranks      {} (threads of process {})\n", world.size(), getpid());
     return;
@@ -57,7 +55,7 @@ std::string print_grids(const Plan& plan) {
   return fmt::format("{} stages, grids {}", plan.grids.size(), text);
 }
 
-void print_header(const Options& options, Trainer& trainer, const Setup& setup) {
+void print_header(const TrainOptions& options, Trainer& trainer, const Setup& setup) {
   const auto& plan = trainer.plan();
   fmt::print("model      {} ({} weights)\n", setup.model.name(), setup.model.weights());
   fmt::print("strategy   {}, {}\n", names_strategy(options) ? options.strategy : "from the command line",
@@ -79,7 +77,7 @@ void print_header(const Options& options, Trainer& trainer, const Setup& setup) 
 /// One run of `train` or `evaluate`.
 class Run {
  public:
-  Run(const Options& options, Setup setup, Communicator& world)
+  Run(const TrainOptions& options, Setup setup, Communicator& world)
       : options_(options),
         setup_(std::move(setup)),
         world_(world),
@@ -293,7 +291,7 @@ class Run {
 
   void test() { results_->add_test(evaluate(*setup_.test, "test")); }
 
-  const Options& options_;
+  const TrainOptions& options_;
   Setup setup_;
   Communicator& world_;
   bool first_;
@@ -308,14 +306,33 @@ class Run {
   std::vector<TimedAction> actions_;
 };
 
-}  // namespace
-
-int train(const Options& given, const ModelFactory& factory, Communicator& world) {
-  Options options = given;
+int train(const TrainOptions& given, const ModelFactory& factory, Communicator& world) {
+  TrainOptions options = given;
   std::optional<SignalWatch> saving;  // from the start: a signal that comes early must not end the run
   if (options.verb == "train") saving.emplace(SIGUSR1);
   Setup setup = set_up(options, factory, world);
   return Run(options, std::move(setup), world)();
 }
+
+class Train : public ModelCommand<TrainOptions> {
+ public:
+  explicit Train(const Program& program, const char* verb = "train") : ModelCommand(verb, program) {}
+  void add_options(boost::program_options::options_description& all) override { options_.add_to(all, program_); }
+  void check(const CommandLine& line) override { options_.check(program_, line); }
+  int run(Communicator* world) const override { return train(options_, program_.model, *world); }
+};
+
+class Evaluate final : public Train {
+ public:
+  explicit Evaluate(const Program& program) : Train(program, "evaluate") {}
+};
+
+}  // namespace
+
+extern const VerbEntry train_verb{
+    "train", "trains the model on the ranks that mpiexec started, or on --ranks N threads",
+    "mpiexec -n 4 {0} train --strategy hybrid.toml", make<Train>, VerbEntry::Ranks::always};
+extern const VerbEntry evaluate_verb{"evaluate", "prints the loss and accuracy of a saved model on the test set", "",
+                                     make<Evaluate>, VerbEntry::Ranks::always};
 
 }  // namespace partita::cli
