@@ -5,6 +5,8 @@
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "partita/train/measure/measure_machine.hpp"
 #include "src/cli/support/machine_files.hpp"
+#include "src/cli/support/number_option.hpp"
+#include "src/cli/support/options.hpp"
 #include "src/cli/support/text_file.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+#include "src/cli/support/command.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/verbs/info/build.hpp"

@@ -1,4 +1,5 @@
 #include "partita/base/error.hpp"
+#include "src/cli/support/command.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/conditions.hpp"
 #include "src/cli/support/json.hpp"

@@ -1,5 +1,6 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/validate.hpp"
+#include "src/cli/support/command.hpp"
 #include "src/cli/support/command_line.hpp"
 #include "src/cli/support/json.hpp"
 #include "src/cli/support/number_option.hpp"

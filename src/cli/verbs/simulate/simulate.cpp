@@ -6,6 +6,7 @@
 #include "partita/strategies/simgrid/trace.hpp"
 #include "src/cli/support/child_process.hpp"
 #include "src/cli/support/json.hpp"
+#include "src/cli/support/options.hpp"
 #include "src/cli/support/settled.hpp"
 #include "src/cli/support/text_file.hpp"
 
