@@ -6,6 +6,7 @@
 
 #include <array>
 #include <unordered_map>
+#include <utility>
 
 namespace partita {
 
@@ -73,16 +74,14 @@ class Replay {
   }
   int producer(const StepOp& op) const { return layer(op.layer).inputs[static_cast<std::size_t>(op.part)]; }
 
-  /// Replays an operation of a layer's work. Each of these functions passes other operations to the next one.
   void replay(const StepOp& op) {
     using enum StepOp::Kind;
     const auto part = static_cast<std::size_t>(op.part);
     switch (op.kind) {
-      case redistribute_input: {
-        auto& work = at(op.layer).work;
-        work.push_back(convert_layout(at(producer(op)).output, layer(op.layer)->redistribute_input[part]));
-        return;
-      }
+      case read_batch: return read();
+      case redistribute_input:
+        return at(op.layer).work.push_back(
+            convert_layout(at(producer(op)).output, layer(op.layer)->redistribute_input[part]));
       case forward: return run_forward(op.layer);
       case redistribute_output: {
         LayerTensors& tensors = at(op.layer);
@@ -104,13 +103,7 @@ class Replay {
         if (!sum) sum = gradient;
         return;
       }
-      default: return replay_release(op);
-    }
-  }
 
-  void replay_release(const StepOp& op) {
-    using enum StepOp::Kind;
-    switch (op.kind) {
       case release_work: at(op.layer).work.clear(), at(op.layer).y = {}; return;
       case release_dy: at(op.layer).dy = {}; return;
       case release_kept: at(op.layer).kept.clear(); return;
@@ -121,42 +114,26 @@ class Replay {
       case release_previous:
         if (action_.microbatch > 0) *(m_ - 1) = {};
         return;
-      default: return replay_transfer(op);
-    }
-  }
 
-  void replay_transfer(const StepOp& op) {
-    using enum StepOp::Kind;
-    switch (op.kind) {
       case send_output:
         m_->sent.push_back(convert_layout(at(op.layer).output, boundary(op).complete_sums));
         for (const Buffer& packs : cross(boundary(op), false)) m_->sent.push_back(packs);
         return;
       case receive_input:
         at(op.layer).output = hold(MemoryClass::activations, volume(boundary(op).to) * element_);
-        m_->arriving.push_back(cross(boundary(op), false));
-        return;
+        return m_->arriving.push_back(cross(boundary(op), false));
       case wait_inputs: m_->arriving.clear(); return;
       case send_gradient:
-        leaving_.push_back(at(op.layer).gradient);
-        at(op.layer).gradient = {};
+        leaving_.push_back(std::exchange(at(op.layer).gradient, {}));
         for (const Buffer& packs : cross(boundary(op), true)) leaving_.push_back(packs);
         return;
       case receive_gradient: {
         const Buffer tensor = hold(MemoryClass::activations, volume(boundary(op).from) * element_);
-        m_->arriving_gradients.push_back({op.layer, tensor, cross(boundary(op), true)});
-        return;
+        return m_->arriving_gradients.push_back({op.layer, tensor, cross(boundary(op), true)});
       }
       case wait_gradients: return finish_transfers();
       case wait_sent_gradients: leaving_.clear(); return;
-      default: return replay_step(op);
-    }
-  }
 
-  void replay_step(const StepOp& op) {
-    using enum StepOp::Kind;
-    switch (op.kind) {
-      case read_batch: return read();
       case sum_gradients:
         for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
           if (plan_.buckets[b].last() == op.layer) start_sum(b);
@@ -167,7 +144,12 @@ class Replay {
         return;
       case finish_sums: kept_.clear(); return;
       case update: return apply_update();
-      default: return;  // neither allocates nor frees
+
+      case clear_statistics:
+      case add_replicas:
+      case progress:
+      case finish_outputs:
+      case share_loss: return;  // these neither allocate nor free
     }
   }
 

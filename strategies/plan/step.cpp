@@ -12,40 +12,10 @@
 namespace partita {
 
 std::string_view name(StepOp::Kind kind) {
-  static constexpr std::array<std::string_view, 33> names{"clear_statistics",
-                                                          "read_batch",
-                                                          "redistribute_input",
-                                                          "forward",
-                                                          "redistribute_output",
-                                                          "redistribute_dy",
-                                                          "start_backward",
-                                                          "backward_filter",
-                                                          "backward_data",
-                                                          "redistribute_dx",
-                                                          "release_work",
-                                                          "release_dy",
-                                                          "release_kept",
-                                                          "release_output",
-                                                          "release_layer",
-                                                          "release_images",
-                                                          "release_target",
-                                                          "release_previous",
-                                                          "sum_gradients",
-                                                          "sum_zero_gradients",
-                                                          "finish_sums",
-                                                          "add_replicas",
-                                                          "update",
-                                                          "send_output",
-                                                          "receive_input",
-                                                          "send_gradient",
-                                                          "receive_gradient",
-                                                          "wait_inputs",
-                                                          "wait_gradients",
-                                                          "wait_sent_gradients",
-                                                          "progress",
-                                                          "finish_outputs",
-                                                          "share_loss"};
-  return names[static_cast<std::size_t>(kind)];
+#define PARTITA_NAME(NAME) #NAME,
+  static constexpr auto names = std::to_array<std::string_view>({PARTITA_STEP_OPS(PARTITA_NAME)});
+#undef PARTITA_NAME
+  return names.at(static_cast<std::size_t>(kind));
 }
 
 namespace {

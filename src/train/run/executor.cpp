@@ -122,11 +122,11 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
   for (std::size_t i = first_update_; i < actions(); ++i) {
     if (inspector_ != nullptr) update_->show_sums(*inspector_);
     if (!may_update(program_.actions()[i - 1])) break;
-    perform_all(i, read, rate);
+    run_action(i, read, rate);
   }
   read_results();
   traveling_.clear();
-  for (const StepOp& op : program_.last_ops()) perform({}, op, read, rate);
+  for (const StepOp& op : program_.last_ops()) run_op({}, op, read, rate);
   update_->drop_statistics();
   if (!keep_)
     for (auto& m : microbatches_) m = {};
@@ -138,21 +138,21 @@ StepResult Executor::run(const Reader& read, Index step, double rate) {
 /// Everything before the first update.
 void Executor::compute_gradients(const Reader& read, double rate) {
   start_gradients();
-  for (const StepOp& op : program_.first_ops()) perform({}, op, read, rate);
-  for (std::size_t i = 0; i < first_update_; ++i) perform_all(i, read, rate);
+  for (const StepOp& op : program_.first_ops()) run_op({}, op, read, rate);
+  for (std::size_t i = 0; i < first_update_; ++i) run_action(i, read, rate);
   if (first_update_ < actions() && context_.guard != nullptr && inspector_ == nullptr)
     update_->mark_not_finite(numbers(mark_place(), 1));
 }
 
 /// Performs the operations of an action.
-void Executor::perform_all(std::size_t i, const Reader& read, double rate) {
+void Executor::run_action(std::size_t i, const Reader& read, double rate) {
   const Action& action = program_.actions()[i];
   const auto ops = program_.ops(i);
   auto& m = microbatches_[static_cast<std::size_t>(action.microbatch)];
   if ((action.is_compute() || action.is_transfer()) && m.outputs.empty()) m = begin(action.microbatch);
   const std::size_t waited = wait(action, ops, read, rate);
   const Event start = record_ != nullptr ? clock_->mark() : Event();
-  for (const StepOp& op : ops.subspan(waited)) perform(action, op, read, rate);
+  for (const StepOp& op : ops.subspan(waited)) run_op(action, op, read, rate);
   if (record_ != nullptr) marked_.push_back({action, start, clock_->mark()});
 }
 
@@ -237,11 +237,11 @@ std::size_t Executor::wait(const Action& action, std::span<const StepOp> ops, co
         std::find_if(layers.begin(), layers.end(), [&](const LayerPlan& layer) { return layer.group == action.group; });
     if (first != layers.end()) Profile::current_layer() = first->name;
   }
-  for (; count < ops.size() && is_wait(ops[count].kind); ++count) perform(action, ops[count], read, rate);
+  for (; count < ops.size() && is_wait(ops[count].kind); ++count) run_op(action, ops[count], read, rate);
   return count;
 }
 
-void Executor::perform(const Action& action, const StepOp& op, const Reader& read, double rate) {
+void Executor::run_op(const Action& action, const StepOp& op, const Reader& read, double rate) {
   using enum StepOp::Kind;
   const int j = action.microbatch;
   Microbatch& m = microbatches_[static_cast<std::size_t>(j)];
@@ -272,7 +272,7 @@ void Executor::perform(const Action& action, const StepOp& op, const Reader& rea
     case send_output:
     case receive_input:
     case send_gradient:
-    case receive_gradient: Profile::layer("stages"); return stages_->perform(op, action.replica, plan_.layers_of(j), m);
+    case receive_gradient: Profile::layer("stages"); return stages_->run(op, action.replica, plan_.layers_of(j), m);
     case progress:
       if (stages_) stages_->progress(microbatches_);
       return;
@@ -285,11 +285,11 @@ void Executor::perform(const Action& action, const StepOp& op, const Reader& rea
       result_.skipped = skipped;
       return;
     }
-    default: return perform_on_layer(action, op);
+    default: return run_layer_op(action, op);
   }
 }
 
-void Executor::perform_on_layer(const Action& action, const StepOp& op) {
+void Executor::run_layer_op(const Action& action, const StepOp& op) {
   Microbatch& m = microbatches_[static_cast<std::size_t>(action.microbatch)];
   const auto& layers = plan_.layers_of(action.microbatch);
   Profile::layer(layers[static_cast<std::size_t>(op.layer)].name);

@@ -27,7 +27,7 @@ Crossing StageExchange::start(const StageBoundary& boundary, bool back, int laye
   return {layer, tensor, Exchange(transfer(boundary, back), tensor, tensor, context_.world, stream_)};
 }
 
-void StageExchange::perform(const StepOp& op, int replica, const std::vector<LayerPlan>& layers, Microbatch& m) {
+void StageExchange::run(const StepOp& op, int replica, const std::vector<LayerPlan>& layers, Microbatch& m) {
   using enum StepOp::Kind;
   const auto i = static_cast<std::size_t>(op.layer);
   const StageBoundary& boundary = layers[i].sends_to_stages[static_cast<std::size_t>(op.part)];

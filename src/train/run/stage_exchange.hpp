@@ -14,7 +14,7 @@ class StageExchange {
   StageExchange(const RunContext& context, Stream stream);
 
   /// Starts one transfer: an operation send_... or receive_...
-  void perform(const StepOp& op, int replica, const std::vector<LayerPlan>& layers, Microbatch& m);
+  void run(const StepOp& op, int replica, const std::vector<LayerPlan>& layers, Microbatch& m);
   /// Waits for the outputs of other stages that the microbatch's forward reads.
   static void finish_inputs(Microbatch& m);
   /// Waits until the microbatch's outputs and all gradients are sent and until the microbatch's gradients have arrived.

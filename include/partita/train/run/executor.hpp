@@ -95,7 +95,7 @@ class Executor {
   void start_step(Index step);
   void compute_gradients(const Reader& read, double rate);
   void start_gradients();
-  void perform_all(std::size_t i, const Reader& read, double rate);
+  void run_action(std::size_t i, const Reader& read, double rate);
   struct CapturedStep;
   enum class Way : std::uint8_t { live, capture, launch };  // ranks that can do more can do less, too
   Way way();
@@ -108,8 +108,8 @@ class Executor {
   Batch bring(const Batch& batch);
   Tensor bring(const Tensor& tensor);
   std::size_t wait(const Action& action, std::span<const StepOp> ops, const Reader& read, double rate);
-  void perform(const Action& action, const StepOp& op, const Reader& read, double rate);
-  void perform_on_layer(const Action& action, const StepOp& op);
+  void run_op(const Action& action, const StepOp& op, const Reader& read, double rate);
+  void run_layer_op(const Action& action, const StepOp& op);
   void free_previous(int microbatch);
   double share(int microbatch) const;
   Tensor numbers(Index first, Index count) const;
