@@ -37,6 +37,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const cli::VerbEntry* verb : cli::verbs()) {
     try {
       const fuzz::Words words = fuzz::words_of(text, verb->name);
+      static const cli::Program program;
+      std::string answer;
+      if (std::string_view(verb->name) != "scale") static_cast<void>(cli::read_verb(words, {}, program, answer));
       if (std::string_view(verb->name) != "train") continue;
       if (const std::string file = file_of(words); !file.empty()) check_again(file);
     } catch (const Error&) {

@@ -41,7 +41,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (auto& word : words) word.erase(std::find(word.begin(), word.end(), '\0'), word.end());
   try {
     std::string answer;
-    static_cast<void>(cli::read_verb(words, {}, {}, answer));
+    static const cli::Program program;
+    static_cast<void>(cli::read_verb(words, {}, program, answer));
   } catch (const Error&) {
   }
   if (words.size() > 1 && words[1] == "train") check_file_of(words);

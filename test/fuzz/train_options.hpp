@@ -15,7 +15,8 @@ using Words = std::vector<std::string>;
 inline Words words_of(const std::string& text, const std::string& verb) {
   Words words{"partita", verb};
   if (verb == "train") words.insert(words.end(), {"--write-options", "fuzzed.toml"});
-  const cli::VerbOptions options = cli::options_of(*cli::find_verb(verb), "partita", {});
+  static const cli::Program program;
+  const cli::VerbOptions options = cli::options_of(*cli::find_verb(verb), "partita", program);
   for (const auto& option : cli::parse_options_file(text, "fuzzed.toml", options.descriptions(), {"elsewhere"}).given)
     if (!option.off)
       for (auto& word : cli::option_words(option.name, option.values)) words.push_back(std::move(word));
@@ -26,7 +27,6 @@ inline Words words_of(const std::string& text, const std::string& verb) {
 /// refuses.
 inline std::string file_of_run(const Words& words) {
   cli::TrainOptions options;
-  options.verb = "train";
   boost::program_options::options_description all;
   cli::add_common_options(all);
   options.add_to(all, {});

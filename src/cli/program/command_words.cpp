@@ -91,6 +91,7 @@ std::vector<std::string> names_elsewhere(const VerbOptions& verb, const Program&
 }  // namespace
 
 CommandWords::CommandWords(int argc, char** argv, const Program& program) : words_(argv, argv + argc) {
+  if (words_.empty()) words_.emplace_back("partita");
   try {
     expand(program);
   } catch (const Error& error) {

@@ -45,7 +45,9 @@ std::string print_verb(const VerbOptions& verb, const std::string& program) {
   if (*verb.entry->example != '\0')
     text +=
         fmt::format(".PP\n.nf\n.RS\n{}\n.RE\n.fi\n", escaped(fmt::format(fmt::runtime(verb.entry->example), program)));
-  if (verb.passes_to) text += ".PP\nOptions of \\fBtrain\\fR are passed to every run. Its own options are:\n";
+  if (verb.passes_to)
+    text += fmt::format(".PP\nOptions of \\fB{}\\fR are passed to every run. Its own options are:\n",
+                        verb.entry->passes_options);
   for (const auto& option : verb.own.options())
     if (option->long_name() != "help") text += print_option(*option);
   return text;

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -101,15 +102,16 @@ ModelFactory one_at_a_time(const ModelFactory& factory) {
 
 /// Runs a verb on all threads. Returns the exit status of rank 0.
 int run_all(const CommandWords& line, const Command& verb) {
-  const RankLimits limits = verb.limits();
+  const RankSettings settings = verb.ranks();
   print_note(line.note());
-  print_note(threads_note(limits.threads));
+  print_note(threads_note(settings.threads));
   int status = 0;
   std::set_terminate([] { std::current_exception() ? end_uncaught() : std::abort(); });
-  run_thread_ranks(limits.thread_ranks, {.note = limits.wait_note, .most = limits.timeout}, [&](Communicator& world) {
-    const int mine = run_rank(line, verb, world);
-    if (world.rank() == 0) status = mine;
-  });
+  run_thread_ranks(settings.thread_ranks, {.note = settings.wait_note, .most = settings.timeout},
+                   [&](Communicator& world) {
+                     const int mine = run_rank(line, verb, world);
+                     if (world.rank() == 0) status = mine;
+                   });
   return status;
 }
 
@@ -128,10 +130,10 @@ int run_on_processes(int argc, char** argv, const CommandWords& line, const Prog
     });
     if (world.rank() == 0) print_note(line.note());
     if (verb) {
-      const RankLimits limits = verb->limits();
-      session.limit_waiting(limits.timeout);
-      session.note_waiting(limits.wait_note);
-      if (world.rank() == 0) print_note(threads_note(limits.threads));
+      const RankSettings settings = verb->ranks();
+      session.limit_waiting(settings.timeout);
+      session.note_waiting(settings.wait_note);
+      if (world.rank() == 0) print_note(threads_note(settings.threads));
       return session.returns(verb->run(&world));
     }
     if (world.rank() == 0) fmt::print("{}", answer);

@@ -80,10 +80,10 @@ std::vector<const po::option_description*> VerbOptions::listed() const {
 VerbOptions options_of(const VerbEntry& entry, const std::string& program_name, const Program& program) {
   auto verb = entry.make(program);
   auto own = describe(entry, program_name, *verb);
-  std::shared_ptr<const VerbOptions> passes_to;
+  std::unique_ptr<const VerbOptions> passes_to;
   if (entry.passes_options != nullptr)
     passes_to =
-        std::make_shared<const VerbOptions>(options_of(*find_verb(entry.passes_options), program_name, program));
+        std::make_unique<const VerbOptions>(options_of(*find_verb(entry.passes_options), program_name, program));
   return {&entry, std::move(verb), std::move(own), std::move(passes_to)};
 }
 
@@ -105,10 +105,10 @@ std::string print_usage(const std::string& program_name) {
 
 std::unique_ptr<Command> read_verb(const std::vector<std::string>& words, const std::set<std::string>& off,
                                    const Program& program, std::string& answer) {
-  const std::string name = words.size() > 1 ? words[1] : "--help", program_named = program_name(words.front());
+  const std::string name = words.size() > 1 ? words[1] : "--help", program_shown = program_name(words.front());
   if (name == "--version")
     answer = fmt::format("partita {} ({})\n", version, have_mpi() ? mpi_version() : "without MPI");
-  if (name == "--help" || name == "-h" || name == "help") answer = print_usage(program_named);
+  if (name == "--help" || name == "-h" || name == "help") answer = print_usage(program_shown);
   if (!answer.empty()) return nullptr;
   const VerbEntry* entry = find_verb(name);
   if (entry == nullptr) {
@@ -117,7 +117,7 @@ std::unique_ptr<Command> read_verb(const std::vector<std::string>& words, const 
     fail("there is no verb '{}'{}; the verbs are {}", name, did_you_mean(name, names), quoted_list(names));
   }
   auto verb = entry->make(program);
-  const po::options_description all = describe(*entry, program_named, *verb);
+  const po::options_description all = describe(*entry, program_shown, *verb);
   CommandLine line = read_command_line(words, all, {entry->words, entry->passes_options != nullptr});
   if (line.asks_for_help()) {
     answer = print_help(*entry, all);

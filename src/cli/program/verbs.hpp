@@ -22,13 +22,14 @@ struct VerbOptions {
   std::unique_ptr<Command> verb;  ///< where values would be stored
   boost::program_options::options_description own;
   /// The verb to which it passes the options that it does not have; null for none.
-  std::shared_ptr<const VerbOptions> passes_to;
+  std::unique_ptr<const VerbOptions> passes_to;
 
   /// The descriptions: its own, then those that it passes on. The first with a name counts.
   std::vector<const boost::program_options::options_description*> descriptions() const;
   /// The options, each name once, without --help.
   std::vector<const boost::program_options::option_description*> listed() const;
 };
+/// @pre `program` outlives the result.
 VerbOptions options_of(const VerbEntry& entry, const std::string& program_name, const Program& program);
 
 /// Returns the answer to `--help` without a verb.
@@ -37,6 +38,7 @@ std::string print_usage(const std::string& program_name);
 /// Makes the verb that a command line names, and gives it its options. `off` are the names of switches that are turned
 /// off, which the words leave out. Returns null if the user asked for help or the version; `answer` is then the text to
 /// print. Throws Error for an unknown verb or option or for a bad value; the message names the nearest one.
+/// @pre `program` outlives the result.
 std::unique_ptr<Command> read_verb(const std::vector<std::string>& words, const std::set<std::string>& off,
                                    const Program& program, std::string& answer);
 

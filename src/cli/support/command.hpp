@@ -9,7 +9,7 @@
 namespace partita::cli {
 
 /// How the ranks of a verb run.
-struct RankLimits {
+struct RankSettings {
   int thread_ranks = 0;  ///< number of ranks that are threads of this process; 0: ranks are processes
   int timeout = 0;       ///< seconds that a rank waits for other ranks at most; 0: no limit
   int wait_note = 0;     ///< seconds after which a waiting rank says for whom it waits; 0: never
@@ -29,7 +29,7 @@ class Command {
   /// Checks the values that were stored, and settles what follows from them. Throws Error for a bad value.
   virtual void check(const CommandLine& /*line*/) {}
   /// For a verb that runs on ranks, once it was checked.
-  virtual RankLimits limits() const { return {}; }
+  virtual RankSettings ranks() const { return {}; }
   /// Runs the verb and returns the exit status. `world` has the ranks that run it, each of which calls this at once on
   /// the same object or on one of its own; it is null if the verb runs in one process.
   virtual int run(Communicator* world) const = 0;
@@ -40,11 +40,11 @@ struct VerbEntry {
   enum class Ranks { none, always, to_measure };  ///< to_measure: with --measure
 
   const char* name;
-  const char* summary;  ///< what the verb does, after "NAME"
-  const char* example;  ///< {0} stands for the program; "" for none
-  std::unique_ptr<Command> (*make)(const Program& program);
-  Ranks ranks = Ranks::none;             ///< whether it runs on ranks
-  const char* usage = "[options]";       ///< what follows its name in the help
+  const char* summary;                                       ///< what the verb does, after "NAME"
+  const char* example;                                       ///< {0} stands for the program; "" for none
+  std::unique_ptr<Command> (*make)(const Program& program);  ///< `program` outlives what it returns
+  Ranks ranks = Ranks::none;                                 ///< whether it runs on ranks
+  const char* usage = "[options]";                           ///< what follows its name in the help
   const char* words = nullptr;           ///< the option that takes words without an option; null for none
   const char* passes_options = nullptr;  ///< the verb to which it passes the options that it does not have
 };

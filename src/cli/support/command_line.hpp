@@ -32,7 +32,7 @@ struct CommandLine {
   const boost::program_options::options_description& options;  ///< of the verb
   boost::program_options::variables_map values;
   std::vector<std::string> words;      ///< with the program and the verb
-  std::set<std::string> given;         ///< names of the options that the words give
+  std::set<std::string> given;         ///< names of the options that are given, or turned off
   std::vector<std::string> passed_on;  ///< words of options that the verb does not have
 
   bool asks_for_help() const { return values.count("help") != 0; }

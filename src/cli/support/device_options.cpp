@@ -15,8 +15,8 @@ void add_card_options(po::options_description& group, DeviceOptions& device) {
   add("device", po::value(&device.name)->default_value(device.name)->value_name("NAME")->notifier(check_name),
       "where ranks compute: cpu, cuda (the ranks of a host take its cards in turns) or cuda:N (all take card N)");
   add("tf32", po::bool_switch(&device.tf32), "let products of f32 on a GPU be rounded to TF32");
-  const auto set_workspace = [&device](const std::string& size) { device.workspace = parse_size("--workspace", size); };
-  add("workspace", po::value<std::string>()->default_value("256MiB")->value_name("SIZE")->notifier(set_workspace),
+  const auto size = [](const std::string& text) { return parse_size("--workspace", text); };
+  add("workspace", parsed("--workspace", device.workspace, size)->default_value("256MiB")->value_name("SIZE"),
       "memory of a GPU that the kernels of a rank may use besides tensors");
 }
 
@@ -24,11 +24,8 @@ void add_card_options(po::options_description& group, DeviceOptions& device) {
 
 void add_device_options(po::options_description& group, DeviceOptions& device) {
   add_card_options(group, device);
-  const auto set_transport = [&device](const std::string& name) {
-    device.transport = about("--transport", name, [&] { return parse_transport(name); });
-  };
   group.add_options()(
-      "transport", po::value<std::string>()->default_value("auto")->value_name("NAME")->notifier(set_transport),
+      "transport", parsed("--transport", device.transport, parse_transport)->default_value("auto")->value_name("NAME"),
       "how tensors travel between GPUs: nccl (each rank has its own GPU), staged (through the CPU's memory), copies "
       "(from GPU to GPU; only with --ranks) or auto (copies with --ranks, else nccl where it can, else staged)");
 }

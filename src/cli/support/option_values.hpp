@@ -5,6 +5,8 @@
 #include "partita/model/layers.hpp"
 #include "partita/train/run/trainer.hpp"
 
+#include <boost/program_options.hpp>
+
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +29,13 @@ auto about(std::string_view option, F&& f) -> decltype(f()) {
 template <class Value, class F>
 auto about(std::string_view option, const Value& value, F&& f) -> decltype(f()) {
   return about(fmt::format("{} {}", option, value), std::forward<F>(f));
+}
+
+/// An option whose text `parse` turns into the value that is stored in `to`. A bad value is reported with its option.
+template <class Value, class Parse>
+boost::program_options::typed_value<std::string>* parsed(const char* option, Value& to, Parse parse) {
+  return boost::program_options::value<std::string>()->notifier(
+      [option, &to, parse](const std::string& text) { to = about(option, text, [&] { return parse(text); }); });
 }
 
 /// Throws Error if a number of the optimizer is not allowed; the message names the option.

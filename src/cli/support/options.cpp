@@ -14,18 +14,13 @@
 
 #include <fmt/ranges.h>
 
+#include <chrono>
+
 namespace partita::cli {
 
 namespace po = boost::program_options;
 
 namespace {
-
-/// An option whose text `parse` turns into the value that is stored in `to`. A bad value is reported with its option.
-template <class Value, class Parse>
-po::typed_value<std::string>* parsed(const char* option, Value& to, Parse parse) {
-  return po::value<std::string>()->notifier(
-      [option, &to, parse](const std::string& text) { to = about(option, text, [&] { return parse(text); }); });
-}
 
 Index memory_size(const std::string& text) { return parse_size("--memory-limit", text); }
 
@@ -187,7 +182,7 @@ void settle(Options& o, const Program& program, const CommandLine& line) {
   if (o.strategy.empty() && o.strategies.empty()) o.strategy = declared_strategy;
 }
 
-void settle_ranks(Options& o, const CommandLine& line) {
+void settle_on_ranks(Options& o, const Program& program, const CommandLine& line) {
   const bool given = line.gives("ranks");
   if (given) check_thread_ranks(o.thread_ranks);
   if (const int processes = launched_processes().number; processes > 1) {
@@ -208,8 +203,9 @@ void settle_ranks(Options& o, const CommandLine& line) {
     fail("--transport copies: cards copy to each other only if their ranks are threads of one process; give --ranks N");
   if (threads && o.device.transport == CardTransport::automatic) o.device.transport = CardTransport::copies;
   o.device.limit = std::chrono::seconds(o.timeout);
+  settle(o, program, line);
 }
 
-RankLimits rank_limits(const Options& o) { return {o.thread_ranks, o.timeout, o.wait_note, o.trainer.threads}; }
+RankSettings rank_settings(const Options& o) { return {o.thread_ranks, o.timeout, o.wait_note, o.trainer.threads}; }
 
 }  // namespace partita::cli

@@ -8,7 +8,6 @@
 #include <boost/program_options.hpp>
 
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,7 +20,6 @@ inline constexpr Index most_samples = Index{1} << 31;
 
 /// The options that several verbs with a model share. A verb adds some of the groups below.
 struct Options {
-  std::string verb;
   std::string model = "fashion-cnn";
   ModelSize size;                       ///< of the built-in model
   std::string strategy;                 ///< strategy file, or with `declared` one of the two names below; "" for none
@@ -49,8 +47,8 @@ struct ModelGroup {
   bool memory_limit = true;                   ///< --memory-limit
   bool machine = true;                        ///< its default is the memory of the --machine file
 };
-boost::program_options::options_description model_options(Options& o, const Program& program, const ModelGroup& group);
-/// The data type, for verbs that run nothing.
+boost::program_options::options_description model_options(Options& o, const Program& program, const ModelGroup& has);
+/// The group "Workload", with --dtype.
 boost::program_options::options_description workload_options(Options& o);
 boost::program_options::options_description optimizer_options(Options& o);
 /// The machine by which steps are priced.
@@ -64,18 +62,18 @@ void add_thread_ranks(boost::program_options::options_description& group, Option
 
 /// Checks these options, and settles what follows from several of them. Throws Error for what is not allowed.
 void settle(Options& o, const Program& program, const CommandLine& line);
-/// For a verb that runs on ranks, before settle(): decides whether they are threads, and how tensors travel between
-/// their cards. Throws Error if --ranks and other options, or the processes that a launcher started, do not fit
+/// The same for a verb that runs on ranks: also decides whether they are threads, and how tensors travel between their
+/// cards. Throws Error also if --ranks and other options, or the processes that a launcher started, do not fit
 /// together.
-void settle_ranks(Options& o, const CommandLine& line);
-RankLimits rank_limits(const Options& o);
+void settle_on_ranks(Options& o, const Program& program, const CommandLine& line);
+RankSettings rank_settings(const Options& o);
 
 /// A verb with a model. `Own` is a struct of options that derives from Options.
 template <class Own>
 class ModelCommand : public Command {
  public:
-  ModelCommand(const char* verb, const Program& program) : program_(program) { options_.verb = verb; }
-  RankLimits limits() const final { return rank_limits(options_); }
+  explicit ModelCommand(const Program& program) : program_(program) {}
+  RankSettings ranks() const final { return rank_settings(options_); }
 
  protected:
   const Program& program_;

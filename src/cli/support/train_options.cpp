@@ -37,7 +37,6 @@ po::options_description run_options(TrainOptions& o) {
 po::options_description train_options(TrainOptions& o) {
   auto& t = o.trainer;
   po::options_description group("Training");
-  const auto set_on_nan = [&t](const std::string& text) { t.on_nan = parse_on_nan(text); };
   auto add = group.add_options();
   add("epochs", number(&t.epochs)->default_value(t.epochs)->value_name("N"),
       "passes over the training set; those before a loaded checkpoint count too");
@@ -59,7 +58,7 @@ po::options_description train_options(TrainOptions& o) {
       "take only the weights of --load FILE, for a new training: with another batch, seed, optimizer or data set");
   add("skip", po::value(&o.skip)->composing()->value_name("PATTERN"),
       "with --new-run: do not load the layers whose names match, e.g. \"fc*\"; may be repeated");
-  add("on-nan", po::value<std::string>()->default_value("stop")->value_name("WHAT")->notifier(set_on_nan),
+  add("on-nan", parsed("--on-nan", t.on_nan, parse_on_nan)->default_value("stop")->value_name("WHAT"),
       "if the loss or a gradient is not finite: stop, or skip (leave the weights as they are in this step)");
   add("write-options", po::value(&o.write_options)->value_name("FILE"),
       "write all options of this run to FILE, which --options reads");
@@ -84,14 +83,6 @@ po::options_description watch_options(WatchOptions& o) {
       "compare all replicas of weights and optimizer states, bit for bit, after every N steps and at the end; default: "
       "at the end only; 0: never");
   return group;
-}
-
-void check(const WatchOptions& o) {
-  o.held_out();
-  if (o.check_replicas < 0) fail("--check-replicas {}: it must be 0 or more", o.check_replicas);
-  if (o.patience < 0) fail("--patience {}: it must be 1 or more", o.patience);
-  for (const auto& [option, given] : {std::pair("--best", !o.best.empty()), std::pair("--patience", o.patience > 0)})
-    if (given && !o.validates()) fail("{} needs a validation: add --validate 0.1, or --validate test", option);
 }
 
 /// The options file that describes this run, for --write-options.
@@ -135,6 +126,14 @@ double WatchOptions::held_out() const {
   return fraction;
 }
 
+void WatchOptions::check() const {
+  held_out();
+  if (check_replicas < 0) fail("--check-replicas {}: it must be 0 or more", check_replicas);
+  if (patience < 0) fail("--patience {}: it must be 1 or more", patience);
+  for (const auto& [option, given] : {std::pair("--best", !best.empty()), std::pair("--patience", patience > 0)})
+    if (given && !validates()) fail("{} needs a validation: add --validate 0.1, or --validate test", option);
+}
+
 void TrainOptions::add_to(po::options_description& all, const Program& program) {
   const bool trains = verb == "train";
   all.add(model_options(*this, program, {.machine = trains})).add(run_options(*this));
@@ -143,13 +142,12 @@ void TrainOptions::add_to(po::options_description& all, const Program& program) 
 }
 
 void TrainOptions::check(const Program& program, const CommandLine& line) {
-  settle_ranks(*this, line);
-  settle(*this, program, line);
+  settle_on_ranks(*this, program, line);
   words = line.words;
   given = line.given;
   trainer.training = verb == "train";
   check_numbers(*this);
-  cli::check(watch);
+  watch.check();
   if (!write_options.empty()) options_text = print_run(*this, line);
 }
 

@@ -3,6 +3,9 @@
 #include "src/cli/support/options.hpp"
 
 #include <limits>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace partita::cli {
 
@@ -21,10 +24,13 @@ struct WatchOptions {
   /// The fraction of the training set that is held out; 0 for none. Throws Error if `validate` is neither "test" nor a
   /// number between 0 and 1.
   double held_out() const;
+  /// Throws Error for a bad value, and for an option that has no effect without --validate.
+  void check() const;
 };
 
 /// The options of `train` and `evaluate`.
 struct TrainOptions : Options {
+  std::string verb = "train";  ///< or "evaluate"
   std::string data_dir;
   Index samples = 0;              ///< size of the synthetic data set; 0: the default size
   std::string save, load, trace;  ///< files; "" for none
@@ -38,9 +44,9 @@ struct TrainOptions : Options {
   bool test = true;                ///< evaluate at the end
   bool profile = false;            ///< print where the time goes
   std::vector<std::string> words;  ///< the command line, with the name of the program
-  std::set<std::string> given;     ///< names of the options that the command line gives
+  std::set<std::string> given;     ///< names of the options that are given, or turned off
 
-  /// Adds the options of `train`, or of `evaluate`.
+  /// Adds the options of the verb.
   void add_to(boost::program_options::options_description& all, const Program& program);
   void check(const Program& program, const CommandLine& line);
 };

@@ -23,8 +23,9 @@ TEST(NumberOption, EveryOptionWithANumberIsReadWithoutALocale) {
                                              typeid(std::vector<Index>),
                                              typeid(std::vector<double>)};
   int found = 0;
+  const Program program;
   for (const VerbEntry* verb : verbs()) {
-    const VerbOptions options = options_of(*verb, "partita", {});
+    const VerbOptions options = options_of(*verb, "partita", program);
     for (const auto* option : options.listed()) {
       const auto* typed = dynamic_cast<const po::typed_value_base*>(option->semantic().get());
       if (typed == nullptr || std::find(numbers.begin(), numbers.end(), typed->value_type()) == numbers.end()) continue;

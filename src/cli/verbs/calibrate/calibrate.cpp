@@ -144,7 +144,7 @@ int calibrate(const CalibrateOptions& options, const ModelFactory& factory, Comm
 
 class Calibrate final : public ModelCommand<CalibrateOptions> {
  public:
-  explicit Calibrate(const Program& program) : ModelCommand("calibrate", program) {}
+  using ModelCommand::ModelCommand;
   void add_options(po::options_description& all) override {
     all.add(model_options(options_, program_, {.memory_limit = false}))  // it runs no whole step
         .add(workload_options(options_))
@@ -155,8 +155,7 @@ class Calibrate final : public ModelCommand<CalibrateOptions> {
     all.add(ranks);
   }
   void check(const CommandLine& line) override {
-    settle_ranks(options_, line);
-    settle(options_, program_, line);
+    settle_on_ranks(options_, program_, line);
     options_.names_out = line.gives("out");
   }
   int run(Communicator* world) const override { return calibrate(options_, program_.model, *world); }

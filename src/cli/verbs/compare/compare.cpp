@@ -1,8 +1,7 @@
-#include "partita/strategies/plan/bind.hpp"
-#include "partita/strategies/plan/memory.hpp"
-
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
+#include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/memory.hpp"
 #include "src/cli/support/causes.hpp"
 #include "src/cli/support/compared.hpp"
 #include "src/cli/support/number_option.hpp"
@@ -12,6 +11,7 @@
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/units.hpp"
 #include "src/cli/verbs/compare/compare_json.hpp"
+#include "src/cli/verbs/compare/compare_options.hpp"
 #include "src/cli/verbs/compare/curves.hpp"
 #include "src/cli/verbs/compare/verdict.hpp"
 
@@ -306,7 +306,7 @@ int compare(const CompareOptions& options, const ModelFactory& factory, Communic
 
 class Compare final : public ModelCommand<CompareOptions> {
  public:
-  explicit Compare(const Program& program) : ModelCommand("compare", program) {}
+  using ModelCommand::ModelCommand;
   void add_options(po::options_description& all) override {
     all.add(model_options(options_, program_, {.grids = &options_.grids}))
         .add(workload_options(options_))
@@ -316,11 +316,8 @@ class Compare final : public ModelCommand<CompareOptions> {
         .add(rank_options(options_));
   }
   void check(const CommandLine& line) override {
-    if (options_.measure) {
-      take_measured(options_);
-      settle_ranks(options_, line);
-    }
-    settle(options_, program_, line);
+    if (options_.measure) take_measured(options_);
+    options_.measure ? settle_on_ranks(options_, program_, line) : settle(options_, program_, line);
     check_curves(options_);
     if (options_.grids.size() == 1 && options_.rank_counts.empty()) options_.grid = options_.grids[0];
   }

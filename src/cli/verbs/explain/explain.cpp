@@ -1,8 +1,7 @@
-#include "partita/strategies/cost/explain_cost.hpp"
-
 #include "partita/base/error.hpp"
 #include "partita/layouts/picture.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/cost/explain_cost.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
@@ -223,10 +222,6 @@ void print_head(const Plan& plan, const ScheduleReport& schedule, const std::vec
              print(schedule, 100));
 }
 
-}  // namespace
-
-namespace {
-
 /// The index of the layer that --why names; -1 without --why.
 int asked_why(const ExplainOptions& options, const Model& model) {
   if (options.why.empty()) return -1;
@@ -332,7 +327,7 @@ int explain(const ExplainOptions& options, const ModelFactory& factory) {
 
 class Explain final : public ModelCommand<ExplainOptions> {
  public:
-  explicit Explain(const Program& program) : ModelCommand("explain", program) {}
+  using ModelCommand::ModelCommand;
   void add_options(po::options_description& all) override {
     all.add(model_options(options_, program_, {}))
         .add(workload_options(options_))

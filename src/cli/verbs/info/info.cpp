@@ -45,7 +45,7 @@ class Info final : public Command {
   }
   int run(Communicator*) const override {
     check_writable({{"--json", json_, FileKind::json}});
-    const std::vector<FactGroup> groups{versions(), build_options(), hardware(), limits_of_process(), environment()};
+    const std::vector<FactGroup> groups{versions(), build_options(), hardware(), limits(), environment()};
     if (json_ != standard_output) fmt::print("{}", print_facts(groups));
     if (!json_.empty()) write_text("--json", json_, print_json(to_json(groups)));
     return 0;

@@ -148,7 +148,7 @@ FactGroup hardware() {
   return group;
 }
 
-FactGroup limits_of_process() {
+FactGroup limits() {
   FactGroup group{"Limits and folders", "limits", {}};
   auto& facts = group.facts;
   facts.push_back(resource("open files", "open_files", RLIMIT_NOFILE));

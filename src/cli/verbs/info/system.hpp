@@ -8,7 +8,7 @@ namespace partita::cli {
 FactGroup hardware();
 /// Limits and folders that runs depend on: open files, locked memory, shared memory, the folder of measured kernels,
 /// the folder for temporary files.
-FactGroup limits_of_process();
+FactGroup limits();
 /// The environment variables that are set and that change what Partita, MPI, OpenMP, oneDNN or HDF5 do. Values of
 /// variables that may hold secrets are never among them.
 FactGroup environment();

@@ -7,6 +7,7 @@
 #include "src/cli/support/rank_patterns.hpp"
 #include "src/cli/verbs/plan/curve.hpp"
 #include "src/cli/verbs/plan/files.hpp"
+#include "src/cli/verbs/plan/plan_options.hpp"
 #include "src/cli/verbs/plan/reasons.hpp"
 #include "src/cli/verbs/plan/search.hpp"
 
@@ -139,7 +140,7 @@ int plan(const PlanOptions& options, const ModelFactory& factory) {
 
 class PlanCommand final : public ModelCommand<PlanOptions> {
  public:
-  explicit PlanCommand(const Program& program) : ModelCommand("plan", program) {}
+  using ModelCommand::ModelCommand;
   void add_options(po::options_description& all) override {
     all.add(model_options(options_, program_, {.strategy = false}))  // it searches for one
         .add(workload_options(options_))

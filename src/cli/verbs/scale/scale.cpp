@@ -5,6 +5,7 @@
 #include "partita/base/philox.hpp"
 #include "partita/base/real_path.hpp"
 #include "src/cli/support/child_process.hpp"
+#include "src/cli/support/command.hpp"
 #include "src/cli/support/json.hpp"
 #include "src/cli/support/machine_files.hpp"
 #include "src/cli/support/open_data.hpp"

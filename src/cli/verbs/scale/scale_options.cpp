@@ -91,7 +91,6 @@ std::vector<std::string> launcher_words(const std::string& given, const std::str
 /// Parses the options of train.
 void parse_train(ScaleOptions& o, const Program& program, const std::string& path) {
   po::options_description all;
-  o.train.verb = "train";
   o.train.add_to(all, program);
   std::vector<std::string> words{path, "train"};
   words.insert(words.end(), o.arguments.begin(), o.arguments.end());

@@ -21,12 +21,12 @@ struct ScaleOptions {
   Index batch = 0;                      ///< samples per step over all ranks; per rank in weak scaling
   int repeats = 5;                      ///< runs of every strategy on every number of ranks
   Index steps = 20;                     ///< timed steps in each run
+  std::string hostfile;                 ///< file with hosts; "" for none
   std::vector<std::string> launcher;    ///< the program that starts ranks, with its options
   std::string out, csv;                 ///< files to write; "" for none
   std::string machine;                  ///< machine file for predicted times; "" for none
   std::vector<std::string> arguments;   ///< options of `train` that every run gets
   TrainOptions train;                   ///< the same options, parsed
-  std::string hostfile;                 ///< file with hosts; "" for none
 
   void add_to(boost::program_options::options_description& all);
   /// Checks all options, also those of `train`, before any run.
@@ -37,9 +37,8 @@ struct ScaleOptions {
 };
 
 /// Returns every strategy on every number of ranks that its grid allows. Appends to `notes` the strategies that fit no
-/// number of ranks. If a strategy has a fixed grid of several ranks and 1 is
-/// among the numbers of ranks, adds a run of the serial program for comparison. Throws Error if no strategy fits any
-/// number.
+/// number of ranks. If a strategy has a fixed grid of several ranks and 1 is among the numbers of ranks, adds a run of
+/// the serial program for comparison. Throws Error if no strategy fits any number.
 std::vector<RankCase> scale_cases(const ScaleOptions& options, std::vector<std::string>& notes);
 
 }  // namespace partita::cli

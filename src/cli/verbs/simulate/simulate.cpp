@@ -42,7 +42,6 @@ constexpr int most_ranks = 1024;
 
 /// Makes the folder. Returns its absolute path.
 std::string make_folder(const std::string& folder) {
-  if (folder.empty()) fail("--out needs the name of a folder");
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (!std::filesystem::is_directory(folder))
@@ -180,7 +179,7 @@ int simulate(const SimulateOptions& options, const ModelFactory& factory) {
 
 class Simulate final : public ModelCommand<SimulateOptions> {
  public:
-  explicit Simulate(const Program& program) : ModelCommand("simulate", program) {}
+  using ModelCommand::ModelCommand;
   void add_options(po::options_description& all) override {
     all.add(model_options(options_, program_, {}))
         .add(workload_options(options_))

@@ -9,6 +9,7 @@
 #include "src/cli/support/schedule_report.hpp"
 #include "src/cli/support/text_file.hpp"
 #include "src/cli/support/trace.hpp"
+#include "src/cli/support/train_options.hpp"
 #include "src/cli/verbs/train/best_epoch.hpp"
 #include "src/cli/verbs/train/checkpoints.hpp"
 #include "src/cli/verbs/train/event_file.hpp"
@@ -316,7 +317,7 @@ int train(const TrainOptions& given, const ModelFactory& factory, Communicator& 
 
 class Train : public ModelCommand<TrainOptions> {
  public:
-  explicit Train(const Program& program, const char* verb = "train") : ModelCommand(verb, program) {}
+  using ModelCommand::ModelCommand;
   void add_options(boost::program_options::options_description& all) override { options_.add_to(all, program_); }
   void check(const CommandLine& line) override { options_.check(program_, line); }
   int run(Communicator* world) const override { return train(options_, program_.model, *world); }
@@ -324,7 +325,7 @@ class Train : public ModelCommand<TrainOptions> {
 
 class Evaluate final : public Train {
  public:
-  explicit Evaluate(const Program& program) : Train(program, "evaluate") {}
+  explicit Evaluate(const Program& program) : Train(program) { options_.verb = "evaluate"; }
 };
 
 }  // namespace
