@@ -17,7 +17,7 @@ show_log() {
 trap show_log ERR
 if [ ! -f build/meson-private/coredata.dat ]; then
   say "configuring build/"
-  # Without kernels for GPUs, and several files as one: that takes a third of the time.
+  # Without kernels for GPUs, and several files as one: that takes about half the CPU time.
   meson setup build --buildtype release -Dtests=false -Dcuda=disabled -Dunity=on -Dunity_size=12 >"$log" 2>&1 </dev/null
 fi
 say "compiling (a few minutes, once)"

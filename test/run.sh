@@ -115,7 +115,7 @@ if ! $fast; then
   # Each sanitizer has a build folder of its own. ThreadSanitizer does not know oneDNN's threads (libgomp), so its build
   # has no oneDNN. It lacks MPI and HDF5 too: so it also shows that the program does without them.
   # Line tables are enough for reports. Full debug information takes a quarter of the time of a build.
-  # -Dunity=on compiles several files as one, which takes less than half the time.
+  # -Dunity=on compiles several files as one, which takes about half the time.
   lines="-Ddebug=false -Dcpp_args=-gline-tables-only -Dunity=on -Dunity_size=12"
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=halt_on_error=1
   step "configure (clang++, address and undefined)" configure .build-asan clang++ --buildtype debugoptimized -Doptimization=1 \

@@ -1,5 +1,6 @@
 """Carries out the worked example of docs/extending.md on a copy of the tree: its diffs apply, and the changed files
-compile. With --long (PARTITA_LONG) it also builds and runs the tests that the page names."""
+compile. With --long (PARTITA_LONG) it also builds and runs the tests that the page names. Argument: a configured build
+folder, whose compiler is used."""
 
 import os
 import pathlib
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 
+import compiler
 import sources
 
 PAGE = sources.ROOT / "docs/extending.md"
@@ -42,16 +44,15 @@ def apply_diffs(folder):
 
 
 def main():
-    compiler = os.environ.get("CXX", "g++").split()[-1]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         copy_tree(folder)
         files = apply_diffs(folder)
         if len(files) != 4:
             sys.exit(f"an activation changes {len(files)} files, not 4 as the page says: {files}")
-        includes = ["-I", ".", "-I", "include", "-isystem", "/usr/include/eigen3"]
+        call = compiler.call(pathlib.Path(sys.argv[1]), ("-isystem", "-D", "-std="))
         for source in COMPILED:
-            run([compiler, "-std=c++20", "-fsyntax-only", *includes, source], folder)
+            run([*call, "-I.", "-Iinclude", source], folder)
         if "PARTITA_LONG" in os.environ:
             run(["meson", "setup", "build", "--buildtype", "release", *OPTIONS], folder)
             run(["ninja", "-C", "build", "test/unit_backend", "test/unit_model"], folder)

@@ -3,27 +3,14 @@ include, are compiled only with PARTITA_LONG, since all together take minutes. A
 whose compiler and include folders are used."""
 
 import concurrent.futures
-import json
 import os
 import pathlib
 import re
-import shlex
 import subprocess
 import sys
 
+import compiler
 import sources
-
-
-def compiler(build):
-    """The command of the compiler, with all include folders and definitions that any source of the build has."""
-    commands = json.loads((build / "compile_commands.json").read_text())
-    words = [word for command in commands for word in shlex.split(command["command"])]
-    call = [word for word in shlex.split(commands[0]["command"])[:2] if os.path.basename(word) != "ccache"][:1]
-    flags = []
-    for word in words:
-        if word.startswith(("-I", "-isystem", "-D", "-std=")) and not word.endswith(".p") and word not in flags:
-            flags.append(word)
-    return [*call, *flags, f"-I{sources.ROOT / 'test'}", "-fsyntax-only", "-x", "c++"]
 
 
 def first_include(header):
@@ -42,7 +29,7 @@ def complaint(call, build, header):
 
 
 def check(build):
-    call = compiler(build)
+    call = [*compiler.call(build), f"-I{sources.ROOT / 'test'}", "-x", "c++"]
     headers = [path for path in sources.files(suffixes={".hpp"}) if path.name != "pch.hpp"]
     unguarded = [f"{sources.name(header)}: #pragma once is missing" for header in headers
                  if "#pragma once" not in header.read_text()]

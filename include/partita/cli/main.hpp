@@ -7,8 +7,8 @@
 
 namespace partita {
 
-/// Runs the command line of a program that trains one model. The verbs are train, evaluate, explain, compare, plan,
-/// calibrate, schedule, scale, report and info; `VERB --help` lists their options.
+/// Runs the command line of a program that trains one model. `--help` lists the verbs, and `VERB --help` the options of
+/// a verb.
 /// Returns the exit status: 0 for success, 2 for an error that the user can correct (rank 0 prints one line on standard
 /// error), 3 if a run cannot go on or standard output cannot be written, 1 for any other error.
 ///

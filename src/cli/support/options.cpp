@@ -152,6 +152,10 @@ po::options_description rank_options(Options& o) {
   return group;
 }
 
+void add_priced(po::options_description& all, Options& o, const Program& program, const ModelGroup& has) {
+  all.add(model_options(o, program, has)).add(workload_options(o)).add(optimizer_options(o)).add(price_options(o));
+}
+
 void add_thread_ranks(po::options_description& group, Options& o) {
   group.add_options()("ranks", number(&o.thread_ranks)->value_name("N"),
                       "run N ranks as threads of this one process, without MPI; the results are those of mpiexec -n N");

@@ -55,6 +55,9 @@ boost::program_options::options_description optimizer_options(Options& o);
 boost::program_options::options_description price_options(Options& o);
 /// How ranks compute and wait, for every verb that runs on ranks.
 boost::program_options::options_description rank_options(Options& o);
+/// Adds the four groups of a verb that prices steps: model, workload, optimizer and machine.
+void add_priced(boost::program_options::options_description& all, Options& o, const Program& program,
+                const ModelGroup& has = {});
 /// Adds --dtype.
 void add_dtype(boost::program_options::options_description& group, Options& o);
 /// Adds --ranks, the number of ranks that are threads.

@@ -308,12 +308,8 @@ class Compare final : public ModelCommand<CompareOptions> {
  public:
   using ModelCommand::ModelCommand;
   void add_options(po::options_description& all) override {
-    all.add(model_options(options_, program_, {.grids = &options_.grids}))
-        .add(workload_options(options_))
-        .add(optimizer_options(options_))
-        .add(price_options(options_))
-        .add(compare_options(options_))
-        .add(rank_options(options_));
+    add_priced(all, options_, program_, {.grids = &options_.grids});
+    all.add(compare_options(options_)).add(rank_options(options_));
   }
   void check(const CommandLine& line) override {
     if (options_.measure) take_measured(options_);

@@ -329,11 +329,8 @@ class Explain final : public ModelCommand<ExplainOptions> {
  public:
   using ModelCommand::ModelCommand;
   void add_options(po::options_description& all) override {
-    all.add(model_options(options_, program_, {}))
-        .add(workload_options(options_))
-        .add(optimizer_options(options_))
-        .add(price_options(options_))
-        .add(explain_options(options_));
+    add_priced(all, options_, program_);
+    all.add(explain_options(options_));
   }
   void check(const CommandLine& line) override {
     settle(options_, program_, line);

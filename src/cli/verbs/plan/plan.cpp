@@ -142,11 +142,8 @@ class PlanCommand final : public ModelCommand<PlanOptions> {
  public:
   using ModelCommand::ModelCommand;
   void add_options(po::options_description& all) override {
-    all.add(model_options(options_, program_, {.strategy = false}))  // it searches for one
-        .add(workload_options(options_))
-        .add(optimizer_options(options_))
-        .add(price_options(options_))
-        .add(plan_options(options_));
+    add_priced(all, options_, program_, {.strategy = false});  // it searches for one
+    all.add(plan_options(options_));
   }
   void check(const CommandLine& line) override {
     settle(options_, program_, line);

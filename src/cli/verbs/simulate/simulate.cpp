@@ -181,11 +181,8 @@ class Simulate final : public ModelCommand<SimulateOptions> {
  public:
   using ModelCommand::ModelCommand;
   void add_options(po::options_description& all) override {
-    all.add(model_options(options_, program_, {}))
-        .add(workload_options(options_))
-        .add(optimizer_options(options_))
-        .add(price_options(options_))
-        .add(simulate_options(options_));
+    add_priced(all, options_, program_);
+    all.add(simulate_options(options_));
   }
   void check(const CommandLine& line) override { settle(options_, program_, line); }
   int run(Communicator*) const override { return simulate(options_, program_.model); }
