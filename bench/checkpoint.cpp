@@ -1,7 +1,7 @@
 // Compares saving and loading a checkpoint of 100 million weights with writing and reading a plain file of the same
 // size in the same folder. Writes end with fsync; reads begin without the file in the page cache.
 //   build/mpiexec -n 1 build/bench/checkpoint [FOLDER]
-#include "partita/train/run/checkpoint.hpp"
+#include "partita/train/checkpoint/checkpoint.hpp"
 #include "bench/support/measure.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/comm/process_grid.hpp"

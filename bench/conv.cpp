@@ -10,10 +10,10 @@
 #include "bench/support/bare_conv.hpp"
 #include "bench/support/layer.hpp"
 #include "bench/support/measure.hpp"
-#include "partita/backend/measure.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/tensor/dist_tensor.hpp"
+#include "src/backend/measure.hpp"
 
 #include <fmt/format.h>
 

@@ -2,10 +2,10 @@
 // bound plan again after the machine's constants have changed.
 //   build/bench/estimate
 #include "partita/strategies/cost/estimate.hpp"
-#include "partita/base/clock.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/cost/cost_formula.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "src/system/clock.hpp"
 
 #include <fmt/format.h>
 

@@ -6,18 +6,19 @@
 //   build/bench/gpu halos                   packing and unpacking, beside plain copies
 //   build/bench/gpu nccl                    the verbs of NCCL on one rank
 #include "partita/backend/cuda.hpp"
-#include "partita/backend/measure.hpp"
-#include "partita/base/capture.hpp"
-#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
-#include "partita/base/plain_text.hpp"
-#include "partita/comm/nccl.hpp"
 #include "partita/comm/solo.hpp"
-#include "partita/comm/threads.hpp"
 #include "partita/model/builtin/builtin.hpp"
-#include "partita/train/run/trainer.hpp"
-#include "src/backend/cuda/libraries/conv_plan.hpp"
+#include "partita/train/trainer/trainer.hpp"
+#include "src/backend/gpu/cuda/libraries/conv_plan.hpp"
+#include "src/backend/measure.hpp"
+#include "src/base/plain_text.hpp"
+#include "src/comm/device/nccl.hpp"
+#include "src/comm/threads/threads.hpp"
+#include "src/device/capture.hpp"
+#include "src/system/clock.hpp"
+#include "src/train/executor/executor.hpp"
 
 #include <nlohmann/json.hpp>
 

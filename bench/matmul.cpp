@@ -182,8 +182,7 @@ void Bench::layer(const std::string& layer_name, Index batch, Index inputs, Inde
                   MPI_FLOAT, MPI_COMM_WORLD);
     for (Index n = 0; n < batch; ++n)
       for (Index r = 0; r < 2; ++r)
-        std::copy_n(&all[static_cast<std::size_t>((r * batch + n) * half_in)], half_in,
-                    &gathered.a[static_cast<std::size_t>(n * inputs + r * half_in)]);
+        std::copy_n(&all[(r * batch + n) * half_in], half_in, &gathered.a[n * inputs + r * half_in]);
     gathered.run();
   };
   std::vector<float> sums(static_cast<std::size_t>(batch * outputs)), mine(sums.size() / 2);
@@ -191,8 +190,7 @@ void Bench::layer(const std::string& layer_name, Index batch, Index inputs, Inde
     partial.run();
     for (Index n = 0; n < batch; ++n)
       for (Index r = 0; r < 2; ++r)
-        std::copy_n(&partial.c[static_cast<std::size_t>(n * outputs + r * half_out)], half_out,
-                    &sums[static_cast<std::size_t>((r * batch + n) * half_out)]);
+        std::copy_n(&partial.c[n * outputs + r * half_out], half_out, &sums[(r * batch + n) * half_out]);
     MPI_Reduce_scatter_block(sums.data(), mine.data(), static_cast<int>(mine.size()), MPI_FLOAT, MPI_SUM,
                              MPI_COMM_WORLD);
   };

@@ -4,12 +4,13 @@
 //   build/bench/oracle [CASES [SEED]]
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
-#include "partita/base/plain_text.hpp"
-#include "partita/base/rows.hpp"
-#include "partita/comm/threads.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/tensor/dist_tensor.hpp"
-#include "partita/train/run/trainer.hpp"
+#include "partita/train/trainer/trainer.hpp"
+#include "src/base/plain_text.hpp"
+#include "src/comm/threads/threads.hpp"
+#include "src/device/rows.hpp"
+#include "src/train/executor/executor.hpp"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -78,7 +79,7 @@ class Draw {
     t = layer(c, t, channels);
     c.model.mean_squared_error("loss", t);
     static const std::vector<std::string> grids{"", "a=2", "a=3", "a=2 b=2", "a=3 b=2"};
-    c.grid = grids[static_cast<std::size_t>(between(0, 4))];
+    c.grid = grids[between(0, 4)];
     c.layout = layout(c);
     static_cast<void>(bind(c.model, strategy(c), {.batch = c.batch, .dtype = DType::f64, .optimizer = {}}));
     return c;
@@ -179,8 +180,7 @@ class Whole {
   void add(const Shape& shape, const Tensor& part) {
     values_.resize(static_cast<std::size_t>(shape.volume()));
     for_rows(part, shape, [&](const Row& row) {
-      for (Index i = 0; i < row.length; ++i)
-        values_[static_cast<std::size_t>(row.first + i)] = part.get(row.offset + i * row.stride);
+      for (Index i = 0; i < row.length; ++i) values_[row.first + i] = part.get(row.offset + i * row.stride);
     });
   }
   const std::vector<double>& values() const { return values_; }

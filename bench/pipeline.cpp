@@ -8,7 +8,9 @@
 #include "partita/comm/mpi.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/schedule/simulate.hpp"
-#include "partita/train/run/trainer.hpp"
+#include "partita/train/trainer/trainer.hpp"
+#include "src/train/executor/executor.hpp"
+#include "src/train/kernels/kernel_choice.hpp"
 
 #include <fmt/format.h>
 

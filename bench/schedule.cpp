@@ -1,9 +1,9 @@
 // Measures on one core how long it takes to generate, validate and simulate a schedule of 32 stages and 256
 // microbatches. `ratio` is the allowed time (0.1 s for closed forms, 1 s for heuristics) divided by the measured time.
 //   build/bench/schedule
-#include "partita/base/clock.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "partita/strategies/schedule/validate.hpp"
+#include "src/system/clock.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -5,7 +5,9 @@
 #include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin/builtin.hpp"
-#include "partita/train/run/trainer.hpp"
+#include "partita/tensor/dist_tensor.hpp"
+#include "partita/train/trainer/trainer.hpp"
+#include "src/train/kernels/kernel_choice.hpp"
 
 #include <fmt/format.h>
 

@@ -16,13 +16,15 @@ PICTURE = ROOT / "docs/images/architecture.svg"
 FOLDER_WIDTH, FOLDER_HEIGHT, FOLDER_GAP, FOLDER_STEP = 88, 26, 10, 50
 MODULE_WIDTH, TITLE, PADDING, GAP, STEP = 310, 34, 14, 40, 56
 WORDS = {
-    "base": "tensors, boxes, grids, errors, random numbers",
+    "base": "boxes, grids, errors, random numbers",
+    "system": "cores, files, clocks, libraries",
+    "device": "devices, local tensors, memory, profiles",
     "layouts": "layouts, redistributions, products",
     "model": "layers, operators, built-in models",
     "comm": "communicators on MPI and threads, collectives",
     "backend": "local kernels: oneDNN and a reference",
     "tensor": "partitioned tensors and their exchanges",
-    "distconv": "partitioned convolution, pooling, normalization",
+    "distconv": "partitioned convolution and pooling",
     "matmul": "partitioned products of matrices",
 }
 Box = collections.namedtuple("Box", "x y width height")

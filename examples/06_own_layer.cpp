@@ -61,7 +61,7 @@ class LearnedRelu final : public CustomLayer {
         if (x.as<T>()[i] < T{0})
           sums[static_cast<std::size_t>(i) % sums.size()] += static_cast<double>(x.as<T>()[i] * dy.as<T>()[i]);
     });
-    for (Index c = 0; c < dslope.volume(); ++c) dslope.set(c, dslope.get(c) + sums[static_cast<std::size_t>(c)]);
+    for (Index c = 0; c < dslope.volume(); ++c) dslope.set(c, dslope.get(c) + sums[c]);
   }
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
     scale(saved(call), call.w[0], dy, dx[0]);

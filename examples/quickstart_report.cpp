@@ -1,7 +1,7 @@
 // The last step of examples/quickstart.sh: compares the results of its four runs and prints a table.
 //   build/examples/quickstart_report FOLDER RESULT.json SECONDS
-#include <partita/base/plain_text.hpp>
 #include <partita/partita.hpp>
+#include <src/base/plain_text.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

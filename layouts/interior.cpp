@@ -24,7 +24,7 @@ Box interior_of(std::span<const Window> windows, const Box& own, const Box& need
   Box inside = y;
   for (int d = first_spatial; d < y.dims(); ++d)
     inside[d] = longest_run(y[d], [&](Index o) {
-      const auto& window = windows[static_cast<std::size_t>(d - first_spatial)];
+      const auto& window = windows[d - first_spatial];
       const Interval in = window.inputs_of({o, o + 1}, needed[d]);
       return in.empty() || (in.lo >= own[d].lo && in.hi <= own[d].hi);
     });

@@ -47,7 +47,7 @@ Layout Layout::with(int d, const AxisList& axes) && {
     if ((used >> axis & 1U) != 0) fail("axis '{}' is used twice in the layout {}", grid_.name(axis), print());
     used |= AxisSet{1} << axis;
   }
-  axes_[static_cast<std::size_t>(d)] = axes;
+  axes_[d] = axes;
   return std::move(*this);
 }
 
@@ -64,7 +64,7 @@ Layout Layout::with_partial(AxisSet partial) && {
 Layout Layout::onto(const Shape& shape) const {
   Layout layout(shape, grid_);
   for (int d = 0; d < shape.dims(); ++d)
-    if (const int mine = shape_.find(shape.name(d)); mine >= 0) layout.axes_[static_cast<std::size_t>(d)] = axes(mine);
+    if (const int mine = shape_.find(shape.name(d)); mine >= 0) layout.axes_[d] = axes(mine);
   layout.partial_ = partial_;
   return layout;
 }

@@ -1,6 +1,6 @@
+#include "layouts/notation.hpp"
 #include "partita/base/error.hpp"
 #include "partita/layouts/layout.hpp"
-#include "partita/layouts/notation.hpp"
 
 #include <array>
 #include <utility>

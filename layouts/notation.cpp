@@ -1,7 +1,7 @@
-#include "partita/layouts/notation.hpp"
+#include "layouts/notation.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/plain_text.hpp"
+#include "src/base/plain_text.hpp"
 
 namespace partita {
 

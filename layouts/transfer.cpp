@@ -1,7 +1,6 @@
 #include "partita/layouts/transfer.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/tensor.hpp"
 
 #include <algorithm>
 #include <iterator>

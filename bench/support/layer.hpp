@@ -4,10 +4,10 @@
 // training step.
 
 #include "bench/support/bare_conv.hpp"
-#include "partita/backend/measure.hpp"
 #include "partita/comm/counting.hpp"
 #include "partita/strategies/plan/plan.hpp"
 #include "partita/train/kernels/kernel.hpp"
+#include "src/backend/measure.hpp"
 
 #include <memory>
 #include <string>

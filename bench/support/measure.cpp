@@ -36,7 +36,7 @@ double slowest(MPI_Comm comm, double seconds) { return slowest(comm, Timing{seco
 
 double quantile(std::vector<double> values, double at) {
   std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(std::lround(at * static_cast<double>(values.size() - 1)))];
+  return values[std::lround(at * static_cast<double>(values.size() - 1))];
 }
 
 /// The number of calls in a row that take 2 ms or more, so that the errors of the clock and the barrier are small.
@@ -171,7 +171,7 @@ void SteadyCores::run(const std::function<void()>& what) {
   const double start = now();
   const auto check_time = [&] {
     if (slowest(comm_, now() - start) > longest)
-      throw std::runtime_error("for five minutes the cores did not return to the state that was usual at the start");
+      throw CoresMoved("for five minutes the cores did not return to the state that was usual at the start");
   };
   for (;; ++thrown_) {
     for (; !steady(); check_time()) {

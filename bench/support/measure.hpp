@@ -2,11 +2,12 @@
 
 // Functions for all benchmarks: pin ranks to cores, compare runs in turns, print one JSON object per line.
 
-#include "partita/base/clock.hpp"
+#include "src/system/clock.hpp"
 
 #include <mpi.h>
 
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -42,14 +43,19 @@ inline Comparison compare(MPI_Comm comm, const std::function<void()>& ours, cons
   return compare(comm, ours, std::vector{theirs}, budget);
 }
 
+/// The cores left the state for good.
+struct CoresMoved : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 /// Runs long measurements in one state only: the most frequent state at the start. All calls are collective: every rank
 /// of the communicator makes them.
 class SteadyCores {
  public:
   /// Times sums of 64 KiB for `seconds` seconds to find the most frequent state.
   explicit SteadyCores(MPI_Comm comm, double seconds = 15);
-  /// Waits for the state and calls `what`. Repeats that if the state has changed in the meantime. Throws
-  /// std::runtime_error after five minutes without success.
+  /// Waits for the state and calls `what`. Repeats that if the state has changed in the meantime. Throws CoresMoved on
+  /// all ranks after five minutes without success.
   void run(const std::function<void()>& what);
   /// Seconds of a sum of 64 KiB in this state.
   double sum() const { return usual_; }

@@ -20,7 +20,7 @@ class Spirals final : public Dataset {
     const double along = (static_cast<double>(sample / 3) + turn_) / 200;
     const double angle = 4 * along + 2 * std::numbers::pi / 3 * static_cast<double>(sample % 3);
     const double place[] = {2 * along * std::cos(angle), 2 * along * std::sin(angle)};
-    for (Index c = box[0].lo; c < box[0].hi; ++c) out[static_cast<std::size_t>(c - box[0].lo)] = place[c];
+    for (Index c = box[0].lo; c < box[0].hi; ++c) out[c - box[0].lo] = place[c];
   }
   std::int32_t label(Index sample) const override { return static_cast<std::int32_t>(sample % 3); }
 

@@ -81,13 +81,13 @@ double ProductWays::flops(const Roles& roles) const {
   for (auto& each : parts) each.fill(1);
   for (std::size_t axis = 0; axis < roles.size(); ++axis)
     if (const auto [index, dim] = roles[axis]; index != 0)
-      parts[index_number(index)][static_cast<std::size_t>(dim)] *= grid.extent(static_cast<int>(axis));
+      parts[index_number(index)][dim] *= grid.extent(static_cast<int>(axis));
   double flops = 2;
   for (const char index : std::string_view("mnk")) {
     const ProductOperand& operand = index == 'n' ? b_ : a_;
     const auto [from, to] = dims_of(operand, index);
     for (int d = from; d < to; ++d) {
-      const Index parts_of_dim = parts[index_number(index)][static_cast<std::size_t>(d - from)];
+      const Index parts_of_dim = parts[index_number(index)][d - from];
       flops *=
           static_cast<double>((operand.layout.shape().extent(d) + parts_of_dim - 1) / parts_of_dim);  // largest block
     }

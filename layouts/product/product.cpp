@@ -1,7 +1,6 @@
 #include "layouts/product/dims.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/tensor.hpp"
 
 #include <algorithm>
 #include <map>
@@ -72,7 +71,7 @@ bool has_rows(std::string_view names, const Box& whole, const Box& part) {
   require(order[0] == 0, "the rows must be the slowest dimension in memory");
   bool inside = false;  // after the slowest dimension of the columns
   for (int i = 1; i < part.dims(); ++i) {
-    const int d = order[static_cast<std::size_t>(i)];
+    const int d = order[i];
     if (inside && !(part[d] == whole[d])) return false;
     inside = inside || whole.extent(d) > 1;
   }

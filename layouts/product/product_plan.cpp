@@ -122,8 +122,8 @@ class ProductChooser {
 
   void enumerate(int axis, Roles& roles, const Cuts& cuts) {
     if (axis == grid_.axes()) return consider(roles, cuts);
-    for (const Role& role : choices_[static_cast<std::size_t>(axis)]) {
-      roles[static_cast<std::size_t>(axis)] = role;
+    for (const Role& role : choices_[axis]) {
+      roles[axis] = role;
       enumerate(axis + 1, roles, cuts.with(role.index, axis));
     }
   }

@@ -1,19 +1,8 @@
-#include "partita/base/error.hpp"
-#include "src/backend/reference.hpp"
+#include "partita/backend/backend.hpp"
 
-#include <algorithm>
+#include "partita/base/error.hpp"
 
 namespace partita {
-
-namespace {
-
-#if PARTITA_HAVE_ONEDNN
-constexpr bool have_onednn = true;
-#else
-constexpr bool have_onednn = false;
-#endif
-
-}  // namespace
 
 void Backend::choose(const ConvProblem& /*problem*/, std::string_view algorithm) {
   fail("backend '{}' has only one convolution algorithm, and none named '{}'", name(), algorithm);
@@ -44,18 +33,6 @@ Tensor norm_numbers(const Tensor& x, Index numbers, Index parts, Index channels,
 Tensor norm_number(const Tensor& numbers, Index s) {
   const Box box(Shape{{'N', numbers.extent('N')}, {'C', numbers.extent('C')}});
   return Tensor::view(numbers, s * box.volume(), "NC", box);
-}
-
-std::unique_ptr<Backend> make_reference_backend() { return std::make_unique<ReferenceBackend>(); }
-
-std::unique_ptr<Backend> make_backend(std::string_view name, DType dtype, int threads) {
-  const std::vector<std::string> names{"auto", "reference", "onednn"};
-  if (std::find(names.begin(), names.end(), name) == names.end())
-    fail("there is no backend '{}'; there are {}{}", name, quoted_list(names), did_you_mean(name, names));
-  const bool fast = name == "onednn" || (name == "auto" && have_onednn && dtype == DType::f32);
-  auto backend = fast ? make_onednn_backend(threads) : make_reference_backend();
-  backend->check(dtype);
-  return backend;
 }
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-#include "partita/backend/measure.hpp"
+#include "src/backend/measure.hpp"
 
 #include "partita/base/error.hpp"
 

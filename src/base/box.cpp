@@ -59,4 +59,25 @@ std::vector<Box> subtract(const Box& whole, const Box& hole) {
   return parts;
 }
 
+std::array<int, max_dims> memory_order(std::string_view names) {
+  std::array<int, max_dims> order{};
+  std::size_t next = 0;
+  const auto channels = names.find('C');
+  for (std::size_t d = 0; d < names.size(); ++d)
+    if (d != channels) order[next++] = static_cast<int>(d);
+  if (channels != std::string_view::npos) order[next] = static_cast<int>(channels);
+  return order;
+}
+
+bool is_run(std::string_view names, const Box& whole, const Box& part) {
+  const auto order = memory_order(names);
+  bool cut = false;  // a slower dimension has several elements, so that the faster ones must be whole
+  for (int i = 0; i < part.dims(); ++i) {
+    const int d = order[i];
+    if (cut && part.extent(d) != whole.extent(d)) return false;
+    cut = cut || part.extent(d) > 1;
+  }
+  return true;
+}
+
 }  // namespace partita

@@ -1,9 +1,7 @@
 #include "partita/base/error.hpp"
 
-#include "partita/base/memory.hpp"
-#include "partita/base/speaker.hpp"
+#include "src/base/speaker.hpp"
 
-#include <cxxabi.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <new>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -44,17 +41,6 @@ void end_with_message() {
 
 const bool installed = (others = std::set_terminate(end_with_message), true);
 
-/// Returns the name of the type of the exception that is being handled.
-std::string type_of_exception() {
-  const std::type_info* type = abi::__cxa_current_exception_type();
-  if (type == nullptr) return "unknown";
-  int status = 0;
-  char* name = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
-  std::string text = status == 0 ? name : type->name();
-  std::free(name);
-  return text;
-}
-
 }  // namespace
 
 Error::Error(std::string text)
@@ -62,23 +48,6 @@ Error::Error(std::string text)
         for (std::size_t at = 0; (at = text.find('\0', at)) != std::string::npos;) text.replace(at, 1, "\\u0000");
         return std::move(text);
       }()) {}
-
-std::string message_of_exception() {
-  std::string message;
-  try {
-    throw;
-  } catch (const OutOfMemory& error) {
-    return error.what();
-  } catch (const std::bad_alloc&) {
-    return out_of_memory_text("memory could not be allocated");
-  } catch (const std::exception& error) {
-    message = error.what();
-  } catch (...) {
-    return fmt::format("an exception of type '{}', which is not a std::exception and has no message",
-                       type_of_exception());
-  }
-  return message.empty() ? fmt::format("an exception of type '{}' without a message", type_of_exception()) : message;
-}
 
 void broken(std::string_view what, Where where) {
   fmt::print(stderr, "partita: internal error: {} ({}:{}, in {})\n", what, where.file, where.line, where.function);

@@ -1,7 +1,7 @@
 #include "partita/base/grid.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/plain_text.hpp"
+#include "src/base/plain_text.hpp"
 
 #include <algorithm>
 
@@ -64,7 +64,7 @@ Grid Grid::at(int first_rank) const {
   return grid;
 }
 
-const std::string& Grid::name(int axis) const { return axes_->names[static_cast<std::size_t>(axis)]; }
+const std::string& Grid::name(int axis) const { return axes_->names[axis]; }
 const std::vector<std::string>& Grid::names() const { return axes_->names; }
 
 int Grid::find(std::string_view name) const {

@@ -1,6 +1,6 @@
-#include "partita/base/launched_rank.hpp"
+#include "src/base/launched_rank.hpp"
 
-#include "partita/base/plain_text.hpp"
+#include "src/base/plain_text.hpp"
 
 #include <array>
 #include <cstdlib>

@@ -12,8 +12,8 @@ void Shape::push_back(Dim dim) {
   if (dims_ == max_dims) fail("a tensor has at most {} dimensions; '{}' would be one more", max_dims, dim.name);
   if (has(dim.name)) fail("dimension {} is named twice in the shape {}", dim.name, print());
   if (dim.extent < 0) fail("dimension {} has the negative extent {}", dim.name, dim.extent);
-  names_[static_cast<std::size_t>(dims_)] = dim.name;
-  extents_[static_cast<std::size_t>(dims_)] = dim.extent;
+  names_[dims_] = dim.name;
+  extents_[dims_] = dim.extent;
   ++dims_;
 }
 

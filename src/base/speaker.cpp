@@ -1,5 +1,5 @@
-#include "partita/base/speaker.hpp"
-#include "partita/base/launched_rank.hpp"
+#include "src/base/speaker.hpp"
+#include "src/base/launched_rank.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>

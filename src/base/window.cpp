@@ -53,8 +53,7 @@ template <class Part>
 Box part_of(const Box& within, std::span<const Window> windows, const Box& other, Part&& part) {
   Box box = within;
   box[0] = intersect(within[0], other[0]);
-  for (int d = 2; d < box.dims(); ++d)
-    box[d] = other.empty() ? Interval{} : part(windows[static_cast<std::size_t>(d - 2)], other[d], within[d]);
+  for (int d = 2; d < box.dims(); ++d) box[d] = other.empty() ? Interval{} : part(windows[d - 2], other[d], within[d]);
   return box;
 }
 

@@ -1,6 +1,7 @@
 #include "partita/comm/communicator.hpp"
 
-#include "partita/base/profile.hpp"
+#include "src/device/exception_message.hpp"
+#include "src/device/profile.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
-#include "partita/base/profile.hpp"
 #include "partita/comm/communicator.hpp"
+#include "src/device/profile.hpp"
 
 namespace partita {
 

@@ -30,8 +30,7 @@ void ProcessGrid::add(const std::vector<AxisSet>& axis_sets) {
     if (groups_.contains(axes)) continue;
     const auto group = grid_.group(rank(), axes);
     const auto& comm = groups_[axes] = world_->split(group.front(), rank());
-    require(group[static_cast<std::size_t>(comm->rank())] == rank(),
-            "the ranks of a group must ascend with those of the grid");
+    require(group[comm->rank()] == rank(), "the ranks of a group must ascend with those of the grid");
   }
 }
 

@@ -28,7 +28,7 @@ Matrix matrix_of(const Tensor& tensor, const Box& box, Stream stream) {
     return {copy, copy.data(), copy.stride(0)};
   }
   std::array<Index, max_dims> corner{};
-  for (int d = 0; d < box.dims(); ++d) corner[static_cast<std::size_t>(d)] = box[d].lo;
+  for (int d = 0; d < box.dims(); ++d) corner[d] = box[d].lo;
   return {tensor, tensor.data() + tensor.offset(corner) * size_of(tensor.dtype()), tensor.stride(0)};
 }
 

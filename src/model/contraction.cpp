@@ -39,16 +39,16 @@ class Chooser {
     if (cuts.empty()) refuse();
     // only one choice: no alternatives to compare or report
     if (cuts.size() == 1 && !algorithm_of(cuts[0])) return layouts(cuts[0]);
-    std::vector<OperatorLayouts> ways;
-    ways.reserve(cuts.size());
-    for (const Cut& cut : cuts) ways.push_back(layouts(cut));
+    std::vector<OperatorLayouts> candidates;
+    candidates.reserve(cuts.size());
+    for (const Cut& cut : cuts) candidates.push_back(layouts(cut));
     std::vector<Alternative> costs;
-    for (const auto& way : ways) costs.push_back(cost(way));
+    for (const auto& candidate : candidates) costs.push_back(cost(candidate));
     const auto cheaper = [](const Alternative& a, const Alternative& b) {
       return a.flops != b.flops ? a.flops < b.flops : a.words < b.words;
     };
     const auto best = std::min_element(costs.begin(), costs.end(), cheaper);
-    OperatorLayouts chosen = std::move(ways[static_cast<std::size_t>(best - costs.begin())]);
+    OperatorLayouts chosen = std::move(candidates[best - costs.begin()]);
     std::rotate(costs.begin(), best, best + 1);
     chosen.alternatives = std::move(costs);
     return chosen;
@@ -149,42 +149,42 @@ class Chooser {
             .with(product_.w_inputs, grouped ? Axes{} : cut.inputs);
     // F is the only sharded dimension: each block of F is whole groups, like the blocks of C in x and y
     if (grouped) w = w.with(0, cut.outputs);
-    OperatorLayouts way{.x = {x},
-                        .y = y,
-                        .dx = {x.with_partial(outputs)},
-                        .w = {w},
-                        .dw = {w.with_partial(samples_)},
-                        .x_halo = product_.x_halo(x, y),
-                        .dy_halo = product_.dy_halo(x, y),
-                        .algorithm = algorithm_of(cut)};
+    OperatorLayouts candidate{.x = {x},
+                              .y = y,
+                              .dx = {x.with_partial(outputs)},
+                              .w = {w},
+                              .dw = {w.with_partial(samples_)},
+                              .x_halo = product_.x_halo(x, y),
+                              .dy_halo = product_.dy_halo(x, y),
+                              .algorithm = algorithm_of(cut)};
     if (product_.weights.size() > 1) {
-      way.w.push_back(Layout(product_.weights[1].shape, x.grid()).with(0, cut.outputs));
-      way.dw.push_back(way.w.back().with_partial(samples_));
+      candidate.w.push_back(Layout(product_.weights[1].shape, x.grid()).with(0, cut.outputs));
+      candidate.dw.push_back(candidate.w.back().with_partial(samples_));
     }
-    return way;
+    return candidate;
   }
 
   /// The cost on rank 0, which has the largest blocks because remainders go to low ranks.
-  Alternative cost(const OperatorLayouts& way) const {
-    const Box x = way.x[0].owned(0), y = way.y.owned(0);
+  Alternative cost(const OperatorLayouts& candidate) const {
+    const Box x = candidate.x[0].owned(0), y = candidate.y.owned(0);
     const auto share = [](Index part, Index whole) { return static_cast<double>(part) / static_cast<double>(whole); };
     const std::array inputs{product_.x.shape()};
-    Alternative cost{way.algorithm, product_.op->flops(inputs, product_.y), 0};
+    Alternative cost{candidate.algorithm, product_.op->flops(inputs, product_.y), 0};
     cost.flops *= share(y.volume(), product_.y.volume());
     if (product_.groups == 1) cost.flops *= share(x.extent(1), product_.x.shape()['C']);
     const auto add = [&](const Layout& from, const Layout& to) {
       for (const auto& step : plan_redistribution(from, to)) cost.words += wire_elements(step, 0);
     };
-    add(request_.arriving[0], way.x[0]);
-    add(way.y, request_.output);
-    cost.words += static_cast<double>(way.x_halo->transfer(0).sent());
+    add(request_.arriving[0], candidate.x[0]);
+    add(candidate.y, request_.output);
+    cost.words += static_cast<double>(candidate.x_halo->transfer(0).sent());
     if (!request_.training) return cost;
-    add(request_.output.dual(), way.y.dual());
+    add(request_.output.dual(), candidate.y.dual());
     if (request_.needs_dx) {
-      add(way.dx[0], request_.arriving[0].dual());
-      cost.words += static_cast<double>(way.dy_halo->transfer(0).sent());
+      add(candidate.dx[0], request_.arriving[0].dual());
+      cost.words += static_cast<double>(candidate.dy_halo->transfer(0).sent());
     }
-    for (const auto& dw : way.dw)
+    for (const auto& dw : candidate.dw)
       cost.words += wire_of_all_reduce(static_cast<double>(dw.owned(0).volume()), dw.grid().group_size(dw.partial()));
     return cost;
   }

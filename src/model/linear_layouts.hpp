@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/model/operators.hpp"
+#include "src/model/operators.hpp"
 
 namespace partita {
 

@@ -1,7 +1,7 @@
 #include "partita/model/model.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/model/operators.hpp"
+#include "src/model/operators.hpp"
 
 #include <algorithm>
 
@@ -67,7 +67,7 @@ Value Model::group_norm(const std::string& name, const Value& x, const GroupNorm
 
 Value Model::instance_norm(const std::string& name, const Value& x, double epsilon) {
   // `layer` reports an x of another model.
-  return group_norm(name, x, {holds(x) ? shapes_[static_cast<std::size_t>(x.layer)]['C'] : 1, epsilon});
+  return group_norm(name, x, {holds(x) ? shapes_[x.layer]['C'] : 1, epsilon});
 }
 
 Value Model::layer_norm(const std::string& name, const Value& x, double epsilon) {
@@ -166,7 +166,7 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
   for (const auto& value : inputs) {
     if (!holds(value)) fail("layer '{}': its input is not a layer of this model", name);
     added.inputs.push_back(value.layer);
-    shapes.push_back(shapes_[static_cast<std::size_t>(value.layer)]);
+    shapes.push_back(shapes_[value.layer]);
   }
   try {
     if (static_cast<int>(inputs.size()) != added.op->inputs())
@@ -188,7 +188,7 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
 
 bool Model::holds(const Value& value) const {
   return value.model == name_ && value.layer >= 0 && value.layer < static_cast<int>(layers_.size()) &&
-         layers_[static_cast<std::size_t>(value.layer)].name == value.name;
+         layers_[value.layer].name == value.name;
 }
 
 Value Model::value(std::string_view name) const {
@@ -212,13 +212,12 @@ int Model::find(std::string_view name) const {
 
 std::vector<Shape> Model::inputs_of(int layer, const std::vector<Shape>& outputs) const {
   std::vector<Shape> shapes;
-  for (const int input : layers_[static_cast<std::size_t>(layer)].inputs)
-    shapes.push_back(outputs[static_cast<std::size_t>(input)]);
+  for (const int input : layers_[layer].inputs) shapes.push_back(outputs[input]);
   return shapes;
 }
 
 Shape Model::shape(int layer, std::span<const Shape> inputs, Index batch) const {
-  const Shape one = layers_[static_cast<std::size_t>(layer)].op->output(inputs);
+  const Shape one = layers_[layer].op->output(inputs);
   if (!inputs.empty()) {
     check_output(one, inputs);
     return one;
@@ -249,7 +248,7 @@ std::string Model::describe() const {
     const auto& layer = layers_[i];
     text += fmt::format("{} = {}(", layer.name, layer.op->kind());
     for (std::size_t j = 0; j < layer.inputs.size(); ++j)
-      text += fmt::format("{}{}", j == 0 ? "" : ", ", layers_[static_cast<std::size_t>(layer.inputs[j])].name);
+      text += fmt::format("{}{}", j == 0 ? "" : ", ", layers_[layer.inputs[j]].name);
     text += fmt::format(") {} -> {}\n", layer.op->describe(), shapes_[i].print());
   }
   return text;

@@ -1,4 +1,4 @@
-#include "partita/model/operators.hpp"
+#include "src/model/operators.hpp"
 
 #include "src/model/rules.hpp"
 #include "src/model/sliding.hpp"
@@ -42,7 +42,7 @@ Shape PoolOperator::output(std::span<const Shape> inputs) const {
   const auto slides = windows(x);
   const Shape y = slide(x, x['C'], slides);
   for (int d = first_spatial; d < x.dims(); ++d) {
-    const auto& window = slides[static_cast<std::size_t>(d - first_spatial)];
+    const auto& window = slides[d - first_spatial];
     const Index n = x.extent(d);
     // The windows whose first place is an input read it.
     const Interval first_is_input{(window.pad_lo + window.stride - 1) / window.stride,

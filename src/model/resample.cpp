@@ -1,4 +1,4 @@
-#include "partita/model/operators.hpp"
+#include "src/model/operators.hpp"
 
 #include "src/model/rules.hpp"
 #include "src/model/sliding.hpp"
@@ -24,8 +24,7 @@ OperatorLayouts ResampleOperator::layouts(const LayoutRequest& request) const {
     Box in = within;
     in[0] = intersect(in[0], out[0]);
     for (int d = first_spatial; d < in.dims(); ++d)
-      in[d] = out.empty() ? Interval{}
-                          : intersect(in[d], dims[static_cast<std::size_t>(d - first_spatial)].inputs_of(out[d]));
+      in[d] = out.empty() ? Interval{} : intersect(in[d], dims[d - first_spatial].inputs_of(out[d]));
     return in;
   };
   return {.x = {x}, .y = y, .dx = {x}, .x_halo = Halo(x, y, reads)};

@@ -18,7 +18,7 @@ Index scaled(Index n, Index scale, char name) {
 Shape slide(const Shape& x, Index channels, std::span<const Window> windows) {
   Shape y{{'N', x['N']}, {'C', channels}};
   for (int d = first_spatial; d < x.dims(); ++d) {
-    const auto& window = windows[static_cast<std::size_t>(d - first_spatial)];
+    const auto& window = windows[d - first_spatial];
     const Index extent = window.outputs(x.extent(d));
     if (extent < 1)
       fail("a window with a reach of {} does not fit dimension {} with {} + {} + {} (padding, extent, padding)",

@@ -1,7 +1,7 @@
 #include "partita/tensor/dist_tensor.hpp"
 
 #include "partita/base/dispatch.hpp"
-#include "partita/base/rows.hpp"
+#include "src/device/rows.hpp"
 
 namespace partita {
 

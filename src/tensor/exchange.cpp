@@ -1,7 +1,7 @@
 #include "partita/tensor/exchange.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/profile.hpp"
+#include "src/device/profile.hpp"
 
 namespace partita {
 

@@ -1,8 +1,8 @@
 #include "partita/tensor/redistribute.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/profile.hpp"
 #include "partita/tensor/exchange.hpp"
+#include "src/device/profile.hpp"
 
 namespace partita {
 

@@ -1,6 +1,6 @@
 #include "strategies/cost/build_terms.hpp"
-#include "partita/strategies/cost/local_work.hpp"
 #include "partita/strategies/plan/traffic.hpp"
+#include "strategies/cost/local_work.hpp"
 
 #include "strategies/cost/overlap.hpp"
 #include "strategies/cost/symmetry.hpp"
@@ -41,9 +41,9 @@ double PassCost::*part_of(Purpose purpose) {
   }
 }
 
-/// Returns the index of a pass of a microbatch in LayerMovement::pass. The sums that complete an output before it goes
-/// to another stage count toward forward.
-std::size_t number_of(Pass pass) { return pass == Pass::backward_data ? 1 : pass == Pass::backward_filter ? 2 : 0; }
+/// Returns the pass of a microbatch toward which an item counts. The sums that complete an output before it goes to
+/// another stage count toward forward.
+Pass microbatch_pass(Pass pass) { return pass == Pass::stages ? Pass::forward : pass; }
 
 /// Returns the list to which the messages of an operation that runs once per step count.
 std::vector<Movement>& list_of(GradReduceTerms& terms, const StepOp& op) {
@@ -57,7 +57,7 @@ std::vector<Movement>& list_of(GradReduceTerms& terms, const StepOp& op) {
 /// True if all uses of links of `a` are those of `b`, or fewer messages of the same size. Fewer bytes per message do
 /// not suffice, since measured times need not grow with the bytes.
 bool within(const CollectiveOption& a, const CollectiveOption& b, const CostTerms& terms, bool fewer) {
-  const auto use = [&](int index) { return terms.uses[static_cast<std::size_t>(index)]; };
+  const auto use = [&](int index) { return terms.uses[index]; };
   if (a.end - a.first != b.end - b.first) return false;
   for (int i = 0; i < a.end - a.first; ++i) {
     const LinkUse mine = use(a.first + i), other = use(b.first + i);
@@ -81,7 +81,7 @@ bool within(const LayerMovement& a, const LayerMovement& b, const CostTerms& ter
         .subspan(static_cast<std::size_t>(of.first), static_cast<std::size_t>(of.end - of.first));
   };
   const auto each = options(mine), others = options(other);
-  if (terms.routes[static_cast<std::size_t>(mine.route)].verb == Verb::exchange)  // options are directions
+  if (terms.routes[mine.route].verb == Verb::exchange)  // options are directions
     return std::all_of(each.begin(), each.end(), [&](const auto& x) {
       return std::any_of(others.begin(), others.end(), [&](const auto& y) { return within(x, y, terms, true); });
     });
@@ -159,8 +159,7 @@ std::vector<LevelMessages> messages_by_level(const Machine& machine, const Plann
     if (traffic.messages == 0) continue;
     const Link link = links_of(machine, world_rank, world_rank + peer.peer);
     const auto found = std::find_if(all.begin(), all.end(), [&](const auto& e) { return e.link.level == link.level; });
-    found == all.end() ? all.push_back({link, traffic})
-                       : found->add(machine.levels[static_cast<std::size_t>(link.level)], link, traffic);
+    found == all.end() ? all.push_back({link, traffic}) : found->add(machine.levels[link.level], link, traffic);
   }
   return all;
 }
@@ -228,7 +227,7 @@ Movement CostTermBuilder::movement(const PlannedTraffic& item, const Grid& here,
 }
 
 KernelTerm CostTermBuilder::kernel(int layer, int rank) const {
-  LayerKernels kernels = kernels_.of(plan_.layers[static_cast<std::size_t>(layer)]);
+  LayerKernels kernels = kernels_.of(plan_.layers[layer]);
   return kernels_.on_rank(kernels, rank);
 }
 
@@ -260,7 +259,7 @@ RankTerms CostTermBuilder::on_rank(const LayerWork& work, const Grid& grid, int 
   terms.movements.reserve(work.items.size());
   for (std::size_t i = 0; i < work.items.size(); ++i) {
     const PlannedTraffic& item = work.items[i];
-    terms.movements.push_back({movement(item, grid, rank), number_of(item.pass), part_of(item.purpose),
+    terms.movements.push_back({movement(item, grid, rank), microbatch_pass(item.pass), part_of(item.purpose),
                                work.hidden_by[i], item.purpose == Purpose::input});
   }
   return terms;
@@ -269,7 +268,7 @@ RankTerms CostTermBuilder::on_rank(const LayerWork& work, const Grid& grid, int 
 const std::vector<int>& CostTermBuilder::ranks(int stage, AxisSet every) {
   auto& ranks = ranks_[{stage, every}];
   if (!ranks.empty()) return ranks;
-  const Grid& grid = plan_.grids[static_cast<std::size_t>(stage)];
+  const Grid& grid = plan_.grids[stage];
   if (whole_ == nullptr) return ranks = representatives(grid, machine_, every);
   int inner = 0;
   for (int axis = 0; axis < grid.axes(); ++axis) {
@@ -280,7 +279,7 @@ const std::vector<int>& CostTermBuilder::ranks(int stage, AxisSet every) {
 }
 
 std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder, int replica) {
-  const LayerPlan& layer = plan_.layers_of(replica, of_remainder)[static_cast<std::size_t>(index)];
+  const LayerPlan& layer = plan_.layers_of(replica, of_remainder)[index];
   const Grid& grid = plan_.grid_of(index, replica);
   const AxisSet even = symmetric_axes(layer);
   EquivalentRanks<LayerWork> work_of_ranks;
@@ -305,7 +304,7 @@ std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder, int 
 }
 
 RankTerms CostTermBuilder::layer_on(int index, int rank) {
-  const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
+  const LayerPlan& layer = plan_.layers[index];
   LayerKernels kernels = kernels_.of(layer);
   LayerWork work{kernels_.on_rank(kernels, rank), {}, {}};
   add_traffic(work, layer, index, 0, rank);
@@ -314,12 +313,12 @@ RankTerms CostTermBuilder::layer_on(int index, int rank) {
 
 /// Returns the axes along which all ranks sum the same amount for a layer, or nullopt if the layer completes nothing.
 std::optional<AxisSet> CostTermBuilder::even_sums(int index) {
-  const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
+  const LayerPlan& layer = plan_.layers[index];
   if (completes_.empty()) {
     completes_.resize(plan_.layers.size(), false);
-    for (const auto& bucket : plan_.buckets) completes_[static_cast<std::size_t>(bucket.last())] = true;
+    for (const auto& bucket : plan_.buckets) completes_[bucket.last()] = true;
   }
-  const bool bucket_ends = completes_[static_cast<std::size_t>(index)];
+  const bool bucket_ends = completes_[index];
   if (!bucket_ends && !plan_.second_replica && !(layer.op->is_loss() && plan_.grids.size() > 1)) return std::nullopt;
   AxisSet even = plan_.second_replica ? symmetric_axes(layer) : plan_.grid_of(index).all();
   for (const auto& bucket : plan_.buckets)
@@ -347,18 +346,18 @@ std::vector<GradReduceTerms> CostTermBuilder::sums(int layer) {
 }
 
 UpdateTerms CostTermBuilder::update(int group) const {
-  const Grid& grid = plan_.grids[static_cast<std::size_t>(plan_.stage_running(group))];
+  const Grid& grid = plan_.grids[plan_.stage_running(group)];
   const auto states = static_cast<double>(plan_.workload.optimizer.states().size());
   const auto element = static_cast<double>(size_of(master_dtype(plan_.workload.dtype)));
   AxisSet even = grid.all();
   for (const auto& bucket : plan_.buckets)
-    if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group) even &= symmetric_axes(plan_, bucket);
+    if (plan_.layers[bucket.last()].group == group) even &= symmetric_axes(plan_, bucket);
   UpdateTerms most;
   for (const int rank : representatives(grid)) {
     if (representative_rank(grid, rank, even) != rank) continue;
     Index updated = 0;
     for (const auto& bucket : plan_.buckets)
-      if (plan_.layers[static_cast<std::size_t>(bucket.last())].group == group)
+      if (plan_.layers[bucket.last()].group == group)
         updated += plan_.sharded_optimizer ? plan_.share(bucket, rank).extent() : plan_.elements(bucket, rank);
     if (const auto found = kernels_.update(updated, group)) {
       most.seconds = std::max(most.seconds, found->forward);
@@ -371,8 +370,8 @@ UpdateTerms CostTermBuilder::update(int group) const {
 }
 
 std::vector<Movement> CostTermBuilder::transfer(const StepOp& op, int replica) {
-  const LayerPlan& layer = plan_.layers_of(replica, false)[static_cast<std::size_t>(op.layer)];
-  const StageBoundary& boundary = layer.sends_to_stages[static_cast<std::size_t>(op.part)];
+  const LayerPlan& layer = plan_.layers_of(replica, false)[op.layer];
+  const StageBoundary& boundary = layer.sends_to_stages[op.part];
   const StepOp received{StepOp::Kind::receive_input, false, op.part, op.layer};
   std::vector<Movement> all;
   for (const auto& [layout, end] : {std::pair(&boundary.from, &op), std::pair(&boundary.to, &received)})

@@ -58,7 +58,7 @@ class CostTermBuilder {
   struct LayerWork {
     KernelTerm kernel;
     std::vector<PlannedTraffic> items;
-    std::vector<int> hidden_by;  // by item: as LayerMovement::hidden_by
+    std::vector<std::optional<Computation>> hidden_by;  // by item: as LayerMovement::hidden_by
   };
   void add_traffic(LayerWork& work, const LayerPlan& layer, int index, int replica, int rank);
   RankTerms on_rank(const LayerWork& work, const Grid& grid, int rank);

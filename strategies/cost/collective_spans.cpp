@@ -45,9 +45,7 @@ class Units {
 };
 
 /// Returns how many ranks a unit of the level holds.
-int unit_of(const Machine& machine, int level) {
-  return static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);
-}
+int unit_of(const Machine& machine, int level) { return static_cast<int>(machine.levels[level].ranks.value); }
 
 /// Returns the places in the innermost unit of a rank that members hold.
 std::vector<int> places_inside(const PairLinks& pairs, const std::vector<int>& members, int rank) {
@@ -64,34 +62,32 @@ std::vector<std::vector<Span>> uneven_spans(const Machine& machine, const Grid& 
   std::vector<Units> levels;
   levels.reserve(static_cast<std::size_t>(top) + 1);  // each refers to the one below
   for (int level = 0; level <= top; ++level) {
-    const auto ranks = static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);
+    const auto ranks = static_cast<int>(machine.levels[level].ranks.value);
     levels.emplace_back(level == top ? 0 : ranks, members, level == 0 ? nullptr : &levels.back());
   }
   std::vector<int> most(static_cast<std::size_t>(top) + 1, 1);  // by level: members in a unit of the level below
   for (int level = 1; level <= top; ++level)
     for (const int member : members)
-      most[static_cast<std::size_t>(level)] =
-          std::max(most[static_cast<std::size_t>(level)], levels[static_cast<std::size_t>(level) - 1].members(member));
-  std::set<std::vector<Span>> ways;
+      most[level] = std::max(most[level], levels[static_cast<std::size_t>(level) - 1].members(member));
+  std::set<std::vector<Span>> arrangements;
   std::set<int> crossed;  // levels at which some members lie in different units
   for (const int member : members) {
     std::vector<Span> spans;
     int inside = 1;
     double groups = 1;
     for (int level = 0; level <= top; ++level) {
-      const Units& units = levels[static_cast<std::size_t>(level)];
-      const PairLinks& pairs = machine.levels[static_cast<std::size_t>(level)].pairs;
+      const Units& units = levels[level];
+      const PairLinks& pairs = machine.levels[level].pairs;
       const int width = pairs.empty() ? 1 : pairs.width(places_inside(pairs, members, member));
-      spans.push_back({level, units.members(member), inside, groups, units.below(member), width,
-                       most[static_cast<std::size_t>(level)]});
+      spans.push_back({level, units.members(member), inside, groups, units.below(member), width, most[level]});
       if (units.below(member) > 1) crossed.insert(level);
       inside = units.members(member);
       groups = std::max(1.0, static_cast<double>(units.of(grid, member)) / inside);
     }
-    ways.insert(std::move(spans));
+    arrangements.insert(std::move(spans));
   }
   std::set<std::vector<Span>> kept;
-  for (auto spans : ways) {
+  for (auto spans : arrangements) {
     std::erase_if(spans, [&](const Span& span) { return !crossed.contains(span.level); });
     kept.insert(std::move(spans));
   }

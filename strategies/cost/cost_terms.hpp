@@ -1,13 +1,36 @@
 #pragma once
 
 #include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/collective_options.hpp"
 
 #include <array>
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 namespace partita {
+
+/// The passes of a microbatch.
+inline constexpr std::array microbatch_passes{Pass::forward, Pass::backward_data, Pass::backward_filter};
+
+/// What a layer costs in one of them.
+inline PassCost& cost_of(LayerCost& layer, Pass pass) {
+  return pass == Pass::forward         ? layer.forward
+         : pass == Pass::backward_data ? layer.backward_data
+                                       : layer.backward_filter;
+}
+inline const PassCost& cost_of(const LayerCost& layer, Pass pass) {
+  return cost_of(const_cast<LayerCost&>(layer), pass);
+}
+
+/// A number for each of them.
+struct PassNumbers : std::array<double, 3> {
+  using std::array<double, 3>::operator[];
+  double& operator[](Pass pass) { return (*this)[static_cast<std::size_t>(pass)]; }
+  double operator[](Pass pass) const { return (*this)[static_cast<std::size_t>(pass)]; }
+};
 
 /// The ends of messages or of a collective. It depends on the plan and on the levels of the machine, but not on the
 /// machine's constants.
@@ -30,17 +53,16 @@ struct Movement {
   int kinds = 1;  ///< in how many ways they lie; of an exchange: 2 if what a rank sends and receives differs
 };
 
-/// A value of LayerMovement::hidden_by: the forward that a backward pass recomputes.
-inline constexpr int recomputed_forward = 3;
+/// What a layer computes while its messages travel. `recomputed_forward` is a part of the pass backward data.
+enum class Computation : std::uint8_t { forward, backward_data, backward_filter, recomputed_forward };
 
 /// A movement of a layer, and where its seconds count.
 struct LayerMovement {
   Movement movement;
-  std::size_t pass = 0;              ///< 0 to 2: forward, backward data, backward filter
+  Pass pass = Pass::forward;         ///< one of microbatch_passes
   double PassCost::*part = nullptr;  ///< the number that its seconds are added to
-  /// The pass whose computation can hide it (0 to 2, as in `pass`, or recomputed_forward), because the executor runs
-  /// that computation during the transfer; -1 if nothing hides it.
-  int hidden_by = -1;
+  /// The computation that the executor runs during the transfer, which can hide it.
+  std::optional<Computation> hidden_by{};
   bool input = false;  ///< redistributes an input or its gradient
 };
 
@@ -51,12 +73,12 @@ struct KernelTerm {
   double bytes = 0, backward_bytes = 0;  ///< bytes that a kernel of the forward and of the backward pass moves
   /// The smallest extent of a matrix product or of the product that a convolution stands for: m, n or k.
   double narrowest = std::numeric_limits<double>::infinity();
-  bool measured = false;              ///< if true, only `seconds` counts
-  std::array<double, 3> seconds{};    ///< measured seconds by pass
-  std::array<double, 3> forwards{};   ///< by pass: how many kernels of the forward pass it runs
-  std::array<double, 3> backwards{};  ///< by pass: how many kernels of the backward pass it runs
-  /// By pass: bytes moved to add the gradients of a microbatch to sums in another type (Plan::gradient_dtype).
-  std::array<double, 3> added{};
+  bool measured = false;    ///< if true, only `seconds` counts
+  PassNumbers seconds{};    ///< measured seconds
+  PassNumbers forwards{};   ///< how many kernels of the forward pass it runs
+  PassNumbers backwards{};  ///< how many kernels of the backward pass it runs
+  /// Bytes moved to add the gradients of a microbatch to sums in another type (Plan::gradient_dtype).
+  PassNumbers added{};
   bool recomputes = false;  ///< backward data starts with a recomputed forward
   bool operator==(const KernelTerm&) const = default;
 };

@@ -1,3 +1,10 @@
+// Seconds of terms, with a machine's constants:
+//
+//     a kernel       = launch + max(operations / (peak * share of it that is reached), bytes / memory bandwidth)
+//     a message      = latency + bytes / (bandwidth * width * min(1, links / fan-out / ranks that share them))
+//     a collective   = its messages by the cheapest way to run it, one after the other, or the longest of those that
+//                      travel together + 3 memory accesses for each byte that it adds
+//     a layer's pass = computing + messages - what computing hides of them
 #include "strategies/cost/evaluate_terms.hpp"
 #include "strategies/cost/cost_terms.hpp"
 
@@ -17,6 +24,13 @@ double seconds_per_byte(const Level& level, const Link& link) {
   return most > 0 ? 1 / (most * link.width * std::min(1.0, busy / link.sharing)) : never;
 }
 
+/// The pass to which a computation belongs.
+Pass pass_of(Computation computation) {
+  return computation == Computation::forward           ? Pass::forward
+         : computation == Computation::backward_filter ? Pass::backward_filter
+                                                       : Pass::backward_data;
+}
+
 Seconds split(double seconds, double overlap) { return {seconds * (1 - overlap), seconds * overlap}; }
 
 double total(const LayerCost& cost) {
@@ -34,13 +48,13 @@ MachineRates::MachineRates(const CostTerms& terms, const Machine& machine)
   }
   measured_.reserve(terms.routes.size());
   for (const Route& route : terms.routes) {
-    const Level& level = machine.levels[static_cast<std::size_t>(route.level)];
+    const Level& level = machine.levels[route.level];
     const auto found = level.verbs.find({route.verb, route.ranks, route.inside});
     measured_.push_back(found == level.verbs.end() ? nullptr : &found->second);
   }
   links_.reserve(terms.links.size());
   for (const Link& link : terms.links) {
-    const Level& level = machine.levels[static_cast<std::size_t>(link.level)];
+    const Level& level = machine.levels[link.level];
     const auto found = level.verbs.find({Verb::exchange, 2, 1});
     links_.push_back({level.latency.value, seconds_per_byte(level, link), level.overlap.value,
                       found == level.verbs.end() ? nullptr : &found->second});
@@ -131,7 +145,7 @@ const CollectiveOption& MachineRates::slower_direction(const Movement& exchange)
 }
 
 Seconds MachineRates::seconds(const Movement& movement) const {
-  if (terms_.routes[static_cast<std::size_t>(movement.route)].verb == Verb::exchange) {
+  if (terms_.routes[movement.route].verb == Verb::exchange) {
     Seconds most;
     for (int kind = 0; kind < movement.kinds; ++kind) most.at_least(exchange_seconds(of_kind(movement, kind, 0)));
     return most;
@@ -154,35 +168,32 @@ double MachineRates::seconds(const KernelTerm& kernel, double bytes) const {
 }
 
 LayerCost MachineRates::layer(const RankTerms& of) const {
+  const KernelTerm& kernel = of.kernel;
   LayerCost cost;
   cost.rank = of.rank;
-  cost.measured = of.kernel.measured;
-  const std::array<PassCost*, 3> passes{&cost.forward, &cost.backward_data, &cost.backward_filter};
-  for (std::size_t pass = 0; pass < passes.size() && of.kernel.measured; ++pass)
-    passes[pass]->compute = of.kernel.seconds[pass];
-  if (!of.kernel.measured) {
-    const double forward = seconds(of.kernel, of.kernel.bytes);
-    const double backward =
-        of.kernel.backward_bytes == of.kernel.bytes ? forward : seconds(of.kernel, of.kernel.backward_bytes);
-    for (std::size_t pass = 0; pass < passes.size(); ++pass)
-      passes[pass]->compute =
-          of.kernel.forwards[pass] * forward + of.kernel.backwards[pass] * backward + of.kernel.added[pass] / memory_;
-  }
-  const double recomputed = of.kernel.recomputes ? cost.forward.compute : 0;
-  // seconds of computation that hide nothing yet
+  cost.measured = kernel.measured;
+  const double forward = kernel.measured ? 0 : seconds(kernel, kernel.bytes);
+  const double backward =
+      kernel.measured || kernel.backward_bytes == kernel.bytes ? forward : seconds(kernel, kernel.backward_bytes);
+  for (const Pass pass : microbatch_passes)
+    cost_of(cost, pass).compute =
+        kernel.measured
+            ? kernel.seconds[pass]
+            : kernel.forwards[pass] * forward + kernel.backwards[pass] * backward + kernel.added[pass] / memory_;
+  const double recomputed = kernel.recomputes ? cost.forward.compute : 0;
+  // seconds of each Computation that hide nothing yet
   std::array<double, 4> unused{cost.forward.compute, cost.backward_data.compute - recomputed,
                                cost.backward_filter.compute, recomputed};
   for (const LayerMovement& each : of.movements) {
-    PassCost& pass = *passes[each.pass];
     const Seconds taken = seconds(each.movement);
     double hidden = 0;
-    if (each.hidden_by >= 0) {
-      double& room = unused[static_cast<std::size_t>(each.hidden_by)];
+    if (each.hidden_by) {
+      double& room = unused[static_cast<std::size_t>(*each.hidden_by)];
       hidden = std::min(taken.hidden, room);
       room -= hidden;
-      passes[static_cast<std::size_t>(each.hidden_by == recomputed_forward ? 1 : each.hidden_by)]->hidden += hidden;
+      cost_of(cost, pass_of(*each.hidden_by)).hidden += hidden;
     }
-    pass.*each.part += taken.total() - hidden;
+    cost_of(cost, each.pass).*each.part += taken.total() - hidden;
     if (each.input) cost.inputs += taken.total();
   }
   return cost;
@@ -191,18 +202,17 @@ LayerCost MachineRates::layer(const RankTerms& of) const {
 /// While sums travel, a rank goes on with its computing c, but not with its communication n. On the slowest ranks both
 /// take max(c + n, sums + n), so that the sums can hide behind the largest c + n less the largest n.
 LayerCost MachineRates::layer(const std::vector<RankTerms>& ranks) const {
-  constexpr std::array passes{&LayerCost::forward, &LayerCost::backward_data, &LayerCost::backward_filter};
   LayerCost most = layer(ranks.front());
-  std::array<double, passes.size()> communication{};
+  PassNumbers communication{};
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const LayerCost cost = i == 0 ? most : layer(ranks[i]);
     if (total(cost) > total(most)) most = cost;
-    for (std::size_t pass = 0; pass < passes.size(); ++pass)
+    for (const Pass pass : microbatch_passes)
       communication[pass] =
-          std::max(communication[pass], (cost.*passes[pass]).communication() + (cost.*passes[pass]).hidden);
+          std::max(communication[pass], cost_of(cost, pass).communication() + cost_of(cost, pass).hidden);
   }
-  for (std::size_t pass = 0; pass < passes.size(); ++pass)
-    (most.*passes[pass]).room = std::max(0.0, (most.*passes[pass]).total() - communication[pass]);
+  for (const Pass pass : microbatch_passes)
+    cost_of(most, pass).room = std::max(0.0, cost_of(most, pass).total() - communication[pass]);
   return most;
 }
 

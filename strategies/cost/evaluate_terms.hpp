@@ -38,8 +38,8 @@ class MachineRates {
     const Curve* measured = nullptr;  ///< measurements of exchanges, or null
   };
   /// Returns the measurements of a collective with the ranks of a movement, or null.
-  const Curve* measured(const Movement& movement) const { return measured_[static_cast<std::size_t>(movement.route)]; }
-  const LinkRate& rate(const LinkUse& use) const { return links_[static_cast<std::size_t>(use.link)]; }
+  const Curve* measured(const Movement& movement) const { return measured_[movement.route]; }
+  const LinkRate& rate(const LinkUse& use) const { return links_[use.link]; }
   /// Returns the seconds of a movement. The part on each level overlaps as far as that level allows.
   Seconds seconds(const Movement& movement) const;
   /// Returns the seconds of messages of an exchange over one kind of links; `turns` as in CollectiveOption.
@@ -93,7 +93,7 @@ class MachineRates {
   /// As one of the kinds of ranks runs it.
   const CollectiveOption& of_kind(const Movement& movement, int kind, int number) const {
     const int first = kind == 0 ? movement.first : movement.first + kind * options(movement);
-    return terms_.options[static_cast<std::size_t>(first + number)];
+    return terms_.options[first + number];
   }
 
   const CostTerms& terms_;

@@ -1,9 +1,9 @@
 #include "partita/strategies/cost/explain_cost.hpp"
 #include "partita/base/error.hpp"
-#include "partita/strategies/cost/local_work.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/build_terms.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
+#include "strategies/cost/local_work.hpp"
 #include "strategies/plan/layer_ops.hpp"
 
 #include <algorithm>
@@ -52,8 +52,8 @@ std::string count(double number, std::string_view what) {
 
 /// e.g. 6 rounds x 4 us (source) + 80000 bytes / 50 GB/s (8 ranks share 8 links of 50 GB/s, source) at level "network"
 std::string formula(const Priced& priced, const LinkUse& use, std::string_view what, double turns) {
-  const Link& link = priced.terms.links[static_cast<std::size_t>(use.link)];
-  const Level& level = priced.machine.levels[static_cast<std::size_t>(link.level)];
+  const Link& link = priced.terms.links[use.link];
+  const Level& level = priced.machine.levels[link.level];
   const MachineRates::LinkRate& rate_of = priced.rates.rate(use);
   if (rate_of.measured != nullptr && what == "message")
     return fmt::format("{} of {:.0f} bytes at level \"{}\" ({})", count(use.rounds, what), use.bytes / use.rounds,
@@ -108,12 +108,12 @@ std::string alternatives(const Priced& priced, const Movement& movement) {
 }
 
 std::string formula(const Priced& priced, const PlannedTraffic& item, const Movement& movement) {
-  const Route& route = priced.terms.routes[static_cast<std::size_t>(movement.route)];
+  const Route& route = priced.terms.routes[movement.route];
   if (item.verb == Verb::exchange) return exchange_formula(priced, movement);
   if (const Curve* const measured = priced.rates.measured(movement))
     return fmt::format("{} x the {} of {} bytes among {} ranks of level \"{}\" ({})", item.traffic.messages,
                        partita::name(item.verb), movement.bytes / movement.messages, route.ranks,
-                       priced.machine.levels[static_cast<std::size_t>(route.level)].name, measured->source);
+                       priced.machine.levels[route.level].name, measured->source);
   const int number = priced.rates.cheapest(movement).number;
   const CollectiveOption& option = priced.rates.option(movement, number);
   return fmt::format("{} {} by {} over {} ranks: {}{}; otherwise {}", item.traffic.messages, partita::name(item.verb),
@@ -163,7 +163,7 @@ std::string work_formula(const MachineRates& rates, const Machine& machine, cons
 }
 
 /// The seconds of all kernels of a pass.
-std::string work_formula(const MachineRates& rates, const Machine& machine, const KernelTerm& kernel, std::size_t pass,
+std::string work_formula(const MachineRates& rates, const Machine& machine, const KernelTerm& kernel, Pass pass,
                          DType dtype) {
   std::string text;
   for (const auto& [number, bytes] :
@@ -184,7 +184,7 @@ std::string work_formula(const MachineRates& rates, const Machine& machine, cons
 std::string explain_cost(const Plan& plan, const Machine& machine, const KernelTimes& times, int index,
                          std::optional<int> on) {
   CostTermBuilder builder(plan, machine, times, splits_backward(plan.schedule));
-  const LayerPlan& layer = plan.layers[static_cast<std::size_t>(index)];
+  const LayerPlan& layer = plan.layers[index];
   const Grid& grid = plan.grid_of(index);
   const auto ranks = on ? std::vector{builder.layer_on(index, *on)} : builder.layer(index, false);
   const LayerCost cost = MachineRates(builder.terms(), machine).layer(ranks);
@@ -192,17 +192,13 @@ std::string explain_cost(const Plan& plan, const Machine& machine, const KernelT
                                  time(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total()),
                                  plan.samples(0).extent(), cost.rank, on ? "" : ", the slowest");
   const KernelTerm kernel = builder.kernel(index, cost.rank);
-  const auto compute = [&](std::string_view pass, const PassCost& of, std::size_t number) {
-    if (of.compute == 0) return;
-    text +=
-        line(pass, "compute", of.compute,
-             cost.measured
-                 ? measured(times, local_work(layer, cost.rank, plan.workload), timed_loop(plan, plan.stage_of(index)))
-                 : work_formula(MachineRates(builder.terms(), machine), machine, kernel, number, plan.workload.dtype));
-  };
-  compute(name(Pass::forward), cost.forward, 0);
-  compute(name(Pass::backward_data), cost.backward_data, 1);
-  compute(name(Pass::backward_filter), cost.backward_filter, 2);
+  for (const Pass pass : microbatch_passes)
+    if (const double compute = cost_of(cost, pass).compute; compute != 0)
+      text += line(
+          name(pass), "compute", compute,
+          cost.measured
+              ? measured(times, local_work(layer, cost.rank, plan.workload), timed_loop(plan, plan.stage_of(index)))
+              : work_formula(MachineRates(builder.terms(), machine), machine, kernel, pass, plan.workload.dtype));
   const auto add = [&](const std::vector<PlannedTraffic>& items) {
     for (const auto& item : items) {
       const Movement movement = builder.movement(item, grid, cost.rank);
@@ -213,12 +209,10 @@ std::string explain_cost(const Plan& plan, const Machine& machine, const KernelT
   };
   add(microbatch_traffic(plan, index, grid.first_rank() + cost.rank, false, true));
   add(step_traffic(plan, index, grid.first_rank() + cost.rank));
-  for (const auto& [pass, of] : {std::pair(Pass::forward, cost.forward),
-                                 {Pass::backward_data, cost.backward_data},
-                                 {Pass::backward_filter, cost.backward_filter}})
-    if (of.hidden > 0)
+  for (const Pass pass : microbatch_passes)
+    if (const double hidden = cost_of(cost, pass).hidden; hidden > 0)
       text += fmt::format("    {:<16} {:<22} {:>12} of the halos is hidden by computation\n", name(pass), "hidden",
-                          time(of.hidden));
+                          time(hidden));
   return text;
 }
 

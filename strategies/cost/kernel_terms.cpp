@@ -1,5 +1,5 @@
 #include "strategies/cost/kernel_terms.hpp"
-#include "partita/strategies/cost/local_work.hpp"
+#include "strategies/cost/local_work.hpp"
 
 #include "strategies/plan/layer_ops.hpp"
 
@@ -36,11 +36,12 @@ KernelKind kind_of(const LayerPlan& layer) {
 void add_kernel(KernelTerm& term, const StepOp& op, const LayerPlan& layer, bool apart) {
   using enum StepOp::Kind;
   if (op.kind == forward) {
-    if (!layer.inputs.empty()) ++term.forwards[op.recompute ? 1 : 0];
+    if (!layer.inputs.empty()) ++term.forwards[op.recompute ? Pass::backward_data : Pass::forward];
     term.recomputes = term.recomputes || op.recompute;
   }
-  if (op.kind == backward_data || (op.kind == backward_filter && !apart && !layer.needs_any_dx())) ++term.backwards[1];
-  if (op.kind == backward_filter && apart) ++term.backwards[2];
+  if (op.kind == backward_data || (op.kind == backward_filter && !apart && !layer.needs_any_dx()))
+    ++term.backwards[Pass::backward_data];
+  if (op.kind == backward_filter && apart) ++term.backwards[Pass::backward_filter];
 }
 
 /// The extents of a matrix product on one rank.
@@ -99,7 +100,7 @@ KernelTerms::KernelTerms(const Plan& plan, const KernelTimes& times, std::span<c
 }
 
 std::optional<LayerTimes> KernelTerms::measured(const std::string& work, int group) const {
-  return times_.find(work, loops_[static_cast<std::size_t>(plan_.stage_running(group))]);
+  return times_.find(work, loops_[plan_.stage_running(group)]);
 }
 
 std::optional<LayerTimes> KernelTerms::update(Index elements, int group) const {
@@ -132,7 +133,7 @@ KernelTerm KernelTerms::on_rank(LayerKernels& kernels, int rank) const {
   term.bytes = (passes.x * x + passes.y * output + w) * element;
   term.backward_bytes = (passes.dx * x + passes.dy * output + w) * element;
   if (plan_.workload.training && plan_.gradient_dtype != plan_.workload.dtype)
-    term.added[term.backwards[2] > 0 ? 2 : 1] =
+    term.added[term.backwards[Pass::backward_filter] > 0 ? Pass::backward_filter : Pass::backward_data] =
         trained(layer, rank) * (element + 2 * static_cast<double>(size_of(plan_.gradient_dtype)));
   if (!layer->at.products.empty())
     term.narrowest = extents_of_product(layer->at.products[0], rank).smallest();
@@ -149,12 +150,13 @@ KernelTerm KernelTerms::of_times(const LayerPlan& layer, const LayerTimes& times
   const double both = data + filter > 0 ? times.backward / (data + filter) : 1;
   for (const Action::Kind action : actions_) {
     const double share = action == Action::Kind::backward ? both : 1;
-    if (action == Action::Kind::forward) term.seconds[0] += times.forward;
-    if (action == Action::Kind::backward || action == Action::Kind::backward_data) term.seconds[1] += data * share;
-    if (forms_gradients(action)) term.seconds[2] += filter * share;
+    if (action == Action::Kind::forward) term.seconds[Pass::forward] += times.forward;
+    if (action == Action::Kind::backward || action == Action::Kind::backward_data)
+      term.seconds[Pass::backward_data] += data * share;
+    if (forms_gradients(action)) term.seconds[Pass::backward_filter] += filter * share;
     each_layer_op(layer, 0, action, false, [&](const StepOp& op) {
       if (op.kind != StepOp::Kind::forward || !op.recompute) return;
-      term.seconds[1] += times.forward;
+      term.seconds[Pass::backward_data] += times.forward;
       term.recomputes = true;
     });
   }

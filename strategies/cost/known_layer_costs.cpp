@@ -7,7 +7,7 @@
 namespace partita {
 
 LayerCost KnownLayerCosts::of(const Plan& plan, int index, bool of_remainder, int replica) {
-  const LayerPlan& layer = plan.layers_of(replica, of_remainder)[static_cast<std::size_t>(index)];
+  const LayerPlan& layer = plan.layers_of(replica, of_remainder)[index];
   const bool split = splits_backward(plan.schedule);
   const auto price = [&] { return PieceCost(plan, machine_, times_, split).layer(index, of_remainder, replica); };
   if (!layer.sends_to_stages.empty()) return price();  // transfers are no part of a binding

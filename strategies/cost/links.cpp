@@ -6,14 +6,14 @@
 namespace partita {
 
 Link links_of_level(const Machine& machine, int level, double concurrent) {
-  const double unit = level == 0 ? 1 : machine.levels[static_cast<std::size_t>(level - 1)].ranks.value;
-  const PairLinks& pairs = machine.levels[static_cast<std::size_t>(level)].pairs;
+  const double unit = level == 0 ? 1 : machine.levels[level - 1].ranks.value;
+  const PairLinks& pairs = machine.levels[level].pairs;
   return {level, std::min(concurrent, unit), false, pairs.narrowest()};
 }
 
 Link links_of(const Machine& machine, int from, int to) {
   Link link = links_of_level(machine, machine.level_of(from, to), std::max(1, std::abs(to - from)));
-  const PairLinks& pairs = machine.levels[static_cast<std::size_t>(link.level)].pairs;
+  const PairLinks& pairs = machine.levels[link.level].pairs;
   if (!pairs.empty()) link.width = pairs.width(from % pairs.ranks(), to % pairs.ranks());
   return link;
 }

@@ -1,4 +1,4 @@
-#include "partita/strategies/cost/local_work.hpp"
+#include "strategies/cost/local_work.hpp"
 
 #include <algorithm>
 
@@ -65,9 +65,9 @@ Loop timed_loop(const Plan& plan, int stage) {
   const auto timed = timed_microbatches(plan);
   std::vector<int> held(plan.stage_of_group.size(), 0);  // by group
   int most = 1;
-  for (const Action& action : plan.schedule.stages[static_cast<std::size_t>(stage)]) {
+  for (const Action& action : plan.schedule.stages[stage]) {
     if (action.replica != 0 || std::find(timed.begin(), timed.end(), action.microbatch) == timed.end()) continue;
-    int& now = held[static_cast<std::size_t>(action.group)];
+    int& now = held[action.group];
     if (action.kind == Action::Kind::forward) most = std::max(most, ++now);
     if (action.kind == Action::Kind::backward || action.kind == Action::Kind::backward_data) --now;
   }

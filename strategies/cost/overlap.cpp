@@ -2,17 +2,20 @@
 
 namespace partita {
 
-int hides_behind(const LayerPlan& layer, const PlannedTraffic& item, const StepOp& op) {
-  using enum StepOp::Kind;
-  constexpr int nothing = -1, in_forward = 0, in_data = 1, in_filter = 2;
+std::optional<Computation> hides_behind(const LayerPlan& layer, const PlannedTraffic& item, const StepOp& op) {
+  using Kind = StepOp::Kind;
   const HaloOverlap overlap = layer.op->halo_overlap();
   switch (item.purpose) {
     case Purpose::halo_x:
-      if (!overlap.x || op.kind != forward) return nothing;
-      return op.recompute ? recomputed_forward : in_forward;
-    case Purpose::halo_dy: return overlap.dy && op.kind == backward_filter ? in_filter : nothing;
-    case Purpose::halo_dx: return overlap.dx && op.kind == backward_data ? in_data : nothing;
-    default: return nothing;
+      if (!overlap.x || op.kind != Kind::forward) return std::nullopt;
+      return op.recompute ? Computation::recomputed_forward : Computation::forward;
+    case Purpose::halo_dy:
+      if (!overlap.dy || op.kind != Kind::backward_filter) return std::nullopt;
+      return Computation::backward_filter;
+    case Purpose::halo_dx:
+      if (!overlap.dx || op.kind != Kind::backward_data) return std::nullopt;
+      return Computation::backward_data;
+    default: return std::nullopt;
   }
 }
 

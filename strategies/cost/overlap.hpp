@@ -5,9 +5,8 @@
 
 namespace partita {
 
-/// Returns which computation of the operation `op` hides a transfer of a layer that travels at that time, as
-/// LayerMovement::hidden_by: 0 for forward, 1 for backward data, 2 for backward filter, recomputed_forward, or -1 for
-/// none.
-int hides_behind(const LayerPlan& layer, const PlannedTraffic& item, const StepOp& op);
+/// Returns the computation of the operation `op` that hides a transfer of a layer that travels at that time; nothing if
+/// none does.
+std::optional<Computation> hides_behind(const LayerPlan& layer, const PlannedTraffic& item, const StepOp& op);
 
 }  // namespace partita

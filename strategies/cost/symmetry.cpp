@@ -94,8 +94,8 @@ AxisSet irregular_axes(const LayerPlan& layer) {
     }
   };
   for (const auto* steps : {&layer->redistribute_output, &layer->redistribute_dy}) add(*steps);
-  for (const auto* ways : {&layer->redistribute_input, &layer->redistribute_dx})
-    for (const auto& steps : *ways) add(steps);
+  for (const auto* lists : {&layer->redistribute_input, &layer->redistribute_dx})
+    for (const auto& steps : *lists) add(steps);
   for (const ProductPlan& product : layer->at.products) {
     add(product.redistribute_c);
     for (const Layout* layout :
@@ -120,8 +120,8 @@ AxisSet symmetric_axes(const LayerPlan& layer) {
       uneven(layer->at.y) | uneven(layer->y) | uneven(layer->redistribute_output) | uneven(layer->redistribute_dy);
   for (const auto* layouts : {&layer->at.x, &layer->at.dx, &layer->at.w})
     for (const Layout& layout : *layouts) axes |= uneven(layout);
-  for (const auto* ways : {&layer->redistribute_input, &layer->redistribute_dx})
-    for (const auto& steps : *ways) axes |= uneven(steps);
+  for (const auto* lists : {&layer->redistribute_input, &layer->redistribute_dx})
+    for (const auto& steps : *lists) axes |= uneven(steps);
   for (const auto& collective : layer->at.collectives) axes |= uneven(collective.layout);
   for (const auto& product : layer->at.products) axes |= uneven(product);
   for (const auto* halo : {&layer->at.x_halo, &layer->at.dy_halo})
@@ -132,7 +132,7 @@ AxisSet symmetric_axes(const LayerPlan& layer) {
 
 AxisSet symmetric_axes(const Plan& plan, int stage) {
   if (plan.second_replica) return 0;
-  AxisSet even = plan.grids[static_cast<std::size_t>(stage)].all();
+  AxisSet even = plan.grids[stage].all();
   for (const auto* layers : {&plan.layers, &plan.remainder_layers})
     for (const LayerPlan& layer : *layers) {
       const bool here = plan.stage_running(layer.group) == stage;
@@ -148,8 +148,7 @@ AxisSet symmetric_axes(const Plan& plan, int stage) {
 AxisSet symmetric_axes(const Plan& plan, const Bucket& bucket) {
   AxisSet axes = plan.sharded_optimizer ? bucket.axes : 0;  // the ranks' shares differ
   const Grid& grid = plan.grid_of(bucket.last());
-  for (const auto& [layer, weight] : bucket.entries)
-    axes |= uneven(plan.layers[static_cast<std::size_t>(layer)]->at.w[static_cast<std::size_t>(weight)]);
+  for (const auto& [layer, weight] : bucket.entries) axes |= uneven(plan.layers[layer]->at.w[weight]);
   return grid.all() & ~axes;
 }
 

@@ -10,7 +10,7 @@ namespace partita {
 WorstRanks worst_ranks(const Plan& plan) {
   WorstRanks worst;
   for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) {
-    const Grid& grid = plan.grids[static_cast<std::size_t>(stage)];
+    const Grid& grid = plan.grids[stage];
     const AxisSet symmetric = symmetric_axes(plan, stage);
     const StepProgram program(plan, stage);
     for (const int grid_rank : representatives(grid, irregular_axes(plan, stage))) {

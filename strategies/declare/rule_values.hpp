@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/layouts/notation.hpp"
+#include "layouts/notation.hpp"
 #include "partita/model/model.hpp"
 #include "partita/strategies/declare/strategy.hpp"
 

@@ -1,7 +1,7 @@
 #include "strategies/declare/rules.hpp"
 
+#include "layouts/notation.hpp"
 #include "partita/base/error.hpp"
-#include "partita/layouts/notation.hpp"
 
 #include <algorithm>
 

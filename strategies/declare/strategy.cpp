@@ -184,7 +184,7 @@ std::vector<Grid> Strategy::grids() const {
   std::vector<const Group*> entries(static_cast<std::size_t>(*std::max_element(places.begin(), places.end()) + 1),
                                     nullptr);
   for (std::size_t group = 0; group < groups_.size(); ++group) {
-    const Group*& first = entries[static_cast<std::size_t>(places[group])];
+    const Group*& first = entries[places[group]];
     const Group& entry = groups_[group];
     if (first == nullptr) first = &entry;
     if (entry.grid.value_or(grid_).print() != first->grid.value_or(grid_).print())

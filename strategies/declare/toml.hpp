@@ -1,7 +1,7 @@
 #pragma once
 
 #include "partita/base/error.hpp"
-#include "partita/strategies/declare/toml_text.hpp"
+#include "strategies/declare/toml_text.hpp"
 
 #include <algorithm>
 #include <optional>

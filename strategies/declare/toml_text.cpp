@@ -1,7 +1,7 @@
-#include "partita/strategies/declare/toml_text.hpp"
+#include "strategies/declare/toml_text.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/system_file.hpp"
+#include "src/system/system_file.hpp"
 #include "strategies/declare/toml.hpp"
 
 #include <sys/stat.h>

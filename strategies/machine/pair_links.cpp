@@ -42,7 +42,7 @@ int PairLinks::width(std::span<const int> ranks) const {
   for (std::size_t i = 0; i < ranks.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) {
       narrowest = std::min(narrowest, width(ranks[i], ranks[j]));
-      const int direct = links_[static_cast<std::size_t>(ranks[i])][static_cast<std::size_t>(ranks[j])];
+      const int direct = links_[ranks[i]][ranks[j]];
       if (direct > 0) boost::add_edge(i, j, direct, graph);
     }
   const int cut = boost::stoer_wagner_min_cut(graph, boost::get(boost::edge_weight, graph));

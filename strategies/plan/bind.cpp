@@ -77,8 +77,8 @@ class Binder {
   };
 
   void bind_layer(int index) {
-    const Layer& layer = model_.layers()[static_cast<std::size_t>(index)];
-    const int group = groups_[static_cast<std::size_t>(index)];
+    const Layer& layer = model_.layers()[index];
+    const int group = groups_[index];
     look_at_inputs(layer, group);
     const Known& known = find_or_make(layer, index, stage(group));
     for (std::size_t i = 0; i < layer.inputs.size(); ++i)
@@ -101,8 +101,8 @@ class Binder {
   void look_at_inputs(const Layer& layer, int group) {
     arriving_.clear();
     for (const int producer : layer.inputs) {
-      arriving_.push_back({leaving_[static_cast<std::size_t>(producer)]});
-      const LayerPlan& from = plan_.layers[static_cast<std::size_t>(producer)];
+      arriving_.push_back({leaving_[producer]});
+      const LayerPlan& from = plan_.layers[producer];
       if (stage(from.group) == stage(group)) continue;
       auto& [left, crosses] = arriving_.back();
       const auto same_stage = [&](const StageBoundary& boundary) { return stage(boundary.group) == stage(group); };
@@ -122,12 +122,12 @@ class Binder {
     layouts_.push_back(layout);
     return static_cast<int>(layouts_.size()) - 1;
   }
-  const Layout& layout(const Leaving& left) const { return layouts_[static_cast<std::size_t>(left.layout)]; }
+  const Layout& layout(const Leaving& left) const { return layouts_[left.layout]; }
 
   /// Returns the binding of a layer. Equal layers with equal settings and equal inputs are bound only once.
   const Known& find_or_make(const Layer& layer, int index, int stage) {
-    const LayerSettings& settings = settings_[static_cast<std::size_t>(index)];
-    auto& known = known_[static_cast<std::size_t>(layer.like)];
+    const LayerSettings& settings = settings_[index];
+    auto& known = known_[layer.like];
     for (const Known& each : known)
       if (each.stage == stage && each.arriving == arriving_ && each.settings.same(settings)) return each;
     const auto binding = std::make_shared<LayerBinding>();
@@ -244,7 +244,7 @@ class Binder {
   void connect(LayerBinding& made) const {
     for (std::size_t i = 0; i < arriving_.size(); ++i) {
       const auto& [left, crosses] = arriving_[i];
-      const Layout y = crosses < 0 ? layout(left) : made.at.x[static_cast<std::size_t>(crosses)].dual();
+      const Layout y = crosses < 0 ? layout(left) : made.at.x[crosses].dual();
       made.redistribute_input.push_back(plan_redistribution(y, made.at.x[i]));
       made.redistribute_dx.push_back(plan_redistribution(made.at.dx[i], y.dual()));
     }
@@ -254,7 +254,7 @@ class Binder {
 
   /// Adds the transfer of a layer's output to a group on another stage, which needs the layout `to`.
   void cross(int producer, int group, const Layout& to) {
-    LayerPlan& from = plan_.layers[static_cast<std::size_t>(producer)];
+    LayerPlan& from = plan_.layers[producer];
     from.sends_to_stages.push_back({group, from->y.dual(), to, plan_redistribution(from->y, from->y.dual())});
   }
 
@@ -275,13 +275,12 @@ class Binder {
       LayerPlan& layer = plan_.layers[i];
       layer.recompute = asks_to_recompute(layer, settings_[i].recompute) && (layer.has_backward() || feeds[i]);
       for (const int input : layer.inputs)
-        if (layer.recompute && plan_.layers[static_cast<std::size_t>(input)].group == layer.group)
-          feeds[static_cast<std::size_t>(input)] = true;
+        if (layer.recompute && plan_.layers[input].group == layer.group) feeds[input] = true;
     }
   }
 
-  int stage(int group) const { return plan_.stage_of_group[static_cast<std::size_t>(group)]; }
-  const Grid& grid(int stage) const { return plan_.grids[static_cast<std::size_t>(stage)]; }
+  int stage(int group) const { return plan_.stage_of_group[group]; }
+  const Grid& grid(int stage) const { return plan_.grids[stage]; }
 
   const Model& model_;
   std::vector<std::forward_list<Known>> known_;  // by Layer::like
@@ -302,7 +301,7 @@ void check_uses(const Model& model) {
       fail("layer '{}': a model begins with its input, its only layer without inputs", model.layers()[i].name);
   std::vector<bool> used(model.layers().size(), false);
   for (const auto& layer : model.layers())
-    for (const int input : layer.inputs) used[static_cast<std::size_t>(input)] = true;
+    for (const int input : layer.inputs) used[input] = true;
   for (std::size_t i = 0; i + 1 < used.size(); ++i)
     if (!used[i]) fail("layer '{}': its output is unused; connect it to the loss or remove it", model.layers()[i].name);
 }
@@ -321,8 +320,7 @@ void bind_second_replica(Plan& plan, const Model& model, const Strategy& strateg
   plan.second_replica->runs_microbatch.assign(static_cast<std::size_t>(plan.microbatches), false);
   for (const auto& actions : plan.schedule.stages)
     for (const auto& action : actions)
-      if (action.replica == 1 && action.is_compute())
-        plan.second_replica->runs_microbatch[static_cast<std::size_t>(action.microbatch)] = true;
+      if (action.replica == 1 && action.is_compute()) plan.second_replica->runs_microbatch[action.microbatch] = true;
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index lim
   std::vector<Bucket> done;
   std::map<std::tuple<int, AxisSet, AxisSet>, Open> open;  // groups share no bucket: their ranks differ
   for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer) {
-    const auto& bound = layers[static_cast<std::size_t>(layer)];
+    const auto& bound = layers[layer];
     for (std::size_t weight = 0; weight < bound->weights.size(); ++weight) {
       if (!bound->weights[weight].trained) continue;
       const AxisSet axes = bound->at.dw[weight].partial(), sharding = bound->at.w[weight].sharding();

@@ -1,6 +1,6 @@
 #include "strategies/plan/in_place.hpp"
 
-#include "partita/model/operators.hpp"
+#include "src/model/operators.hpp"
 
 namespace partita {
 
@@ -9,7 +9,7 @@ namespace {
 bool may_overwrite(const Plan& plan, int input, int reader) {
   const int stage = plan.stage_of(reader);
   return plan.stage_of(input) == stage && plan.all_readers.of(input).size() == 1 && !plan.needs_output(input, stage) &&
-         plan.layers[static_cast<std::size_t>(input)].op->output_may_be_overwritten();
+         plan.layers[input].op->output_may_be_overwritten();
 }
 
 }  // namespace
@@ -19,7 +19,7 @@ void mark_in_place(Plan& plan) {
     LayerPlan& layer = plan.layers[i];
     if (!layer.op->overwrites_input() || !may_overwrite(plan, layer.inputs.front(), static_cast<int>(i))) continue;
     layer.in_place = true;
-    LayerPlan& producer = plan.layers[static_cast<std::size_t>(layer.inputs.front())];
+    LayerPlan& producer = plan.layers[layer.inputs.front()];
     const auto* f = dynamic_cast<const ActivationOperator*>(layer.op.get());
     const bool same_layout = producer->redistribute_output.empty() && layer->redistribute_input.front().empty();
     layer.follows = f != nullptr && same_layout && producer.op->takes_activation();

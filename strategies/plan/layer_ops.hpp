@@ -143,7 +143,7 @@ void each_last_op(const Plan& plan, Visit&& visit) {
 template <class Visit>
 void each_step_op(const Plan& plan, int index, Visit&& visit) {
   using enum StepOp::Kind;
-  const LayerPlan& layer = plan.layers[static_cast<std::size_t>(index)];
+  const LayerPlan& layer = plan.layers[index];
   if (plan.workload.training) {
     const auto sums = [&](const StepOp& op) {
       if (op.kind == sum_gradients) visit(op);

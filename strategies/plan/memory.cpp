@@ -41,7 +41,7 @@ void add_bucket(const Plan& plan, const Bucket& bucket, int rank, MemoryUse& use
 }  // namespace
 
 MemoryUse layer_memory(const Plan& plan, int layer, int world_rank) {
-  const auto& bound = plan.layers[static_cast<std::size_t>(layer)];
+  const auto& bound = plan.layers[layer];
   if (plan.replica_on(bound.group, plan.stage_of_rank(world_rank)) < 0) return {};
   const int rank = plan.rank_in_stage(world_rank);
   const Index element = size_of(plan.workload.dtype);
@@ -79,7 +79,7 @@ MemoryUse state_memory(const Plan& plan, int world_rank) {
   for (const auto& layer : plan.layers)
     if (runs(layer.group)) add_weights(plan, layer, rank, use);
   for (const auto& bucket : plan.buckets)
-    if (runs(plan.layers[static_cast<std::size_t>(bucket.last())].group)) add_bucket(plan, bucket, rank, use);
+    if (runs(plan.layers[bucket.last()].group)) add_bucket(plan, bucket, rank, use);
   return use;
 }
 
@@ -108,7 +108,7 @@ void check_memory(const Plan& plan, Index limit, const std::function<MemoryPeak(
     fail(
         "rank {} of the grid \"{}\"{} holds up to {} ({}), {} more than the memory limit of {}; shard samples or "
         "space over more ranks, or set recompute = true for some layers",
-        plan.rank_in_stage(where), plan.grids[static_cast<std::size_t>(plan.stage_of_rank(where))].print(),
+        plan.rank_in_stage(where), plan.grids[plan.stage_of_rank(where)].print(),
         plan.grids.size() > 1 ? fmt::format(" of stage {}", plan.stage_of_rank(where)) : "", print_bytes(worst.total),
         worst.each.print(), print_bytes(worst.total - limit), print_bytes(limit));
 }

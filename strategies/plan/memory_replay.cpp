@@ -36,7 +36,7 @@ class Replay {
     for (std::size_t i = 0; i < actions.size(); ++i) {
       action_ = actions[i];
       layers_ = &plan_.layers_of(action_.microbatch);
-      m_ = &microbatches_[static_cast<std::size_t>(action_.microbatch)];
+      m_ = &microbatches_[action_.microbatch];
       if (m_->tensors.empty()) m_->tensors.resize(stage_layers_.count());
       for (const StepOp& op : program_.ops(i)) replay(op);
     }
@@ -67,12 +67,10 @@ class Replay {
     std::vector<Gradient> arriving_gradients;
   };
 
-  const LayerPlan& layer(int i) const { return (*layers_)[static_cast<std::size_t>(i)]; }
+  const LayerPlan& layer(int i) const { return (*layers_)[i]; }
   LayerTensors& at(int i) { return m_->tensors[stage_layers_.number(static_cast<std::size_t>(i))]; }
-  const StageBoundary& boundary(const StepOp& op) const {
-    return layer(op.layer).sends_to_stages[static_cast<std::size_t>(op.part)];
-  }
-  int producer(const StepOp& op) const { return layer(op.layer).inputs[static_cast<std::size_t>(op.part)]; }
+  const StageBoundary& boundary(const StepOp& op) const { return layer(op.layer).sends_to_stages[op.part]; }
+  int producer(const StepOp& op) const { return layer(op.layer).inputs[op.part]; }
 
   void replay(const StepOp& op) {
     using enum StepOp::Kind;
@@ -190,7 +188,7 @@ class Replay {
   /// Holds the buffers of messages between stages, on the side of this rank.
   Packs cross(const StageBoundary& boundary, bool back) {
     if (!messages_.packs) return {};
-    const int first = plan_.grids[static_cast<std::size_t>(stage_)].first_rank();
+    const int first = plan_.grids[stage_].first_rank();
     const Layout& here = boundary.from.grid().first_rank() == first ? boundary.from : boundary.to;
     const Box own = here.owned(rank_);
     return pack(packed_elements(boundary.transfer(first + rank_, back), here.shape().names(), own, own));
@@ -312,7 +310,7 @@ class Replay {
     sums_[b] = hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master_);
   }
 
-  int group_of(const Bucket& bucket) const { return plan_.layers[static_cast<std::size_t>(bucket.last())].group; }
+  int group_of(const Bucket& bucket) const { return plan_.layers[bucket.last()].group; }
 
   /// Frees the sums of a group, bucket by bucket. A sharded optimizer holds a copy of the weights that it updated until
   /// all weights of the group are gathered.

@@ -24,7 +24,7 @@ class OpTraffic {
         layer_(layer),
         index_(index),
         replica_(replica),
-        grid_(plan.grids[static_cast<std::size_t>(plan.stage_running(layer.group, replica))]),
+        grid_(plan.grids[plan.stage_running(layer.group, replica)]),
         world_rank_(world_rank),
         rank_(world_rank - grid_.first_rank()),
         element_(size_of(plan.workload.dtype)),
@@ -76,7 +76,7 @@ class OpTraffic {
   void add_collective(Purpose purpose, std::string_view role, Verb verb, AxisSet axes, Index elements,
                       Index element_size);
   void add_product(std::size_t which, std::string_view role);
-  const StageBoundary& boundary() const { return layer_.sends_to_stages[static_cast<std::size_t>(op_.part)]; }
+  const StageBoundary& boundary() const { return layer_.sends_to_stages[op_.part]; }
   const TransferPlan& x_halo();
   /// Returns true if the rank belongs to the layer's stage.
   bool runs() const { return rank_ >= 0 && rank_ < grid_.size(); }

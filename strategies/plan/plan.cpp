@@ -25,7 +25,7 @@ namespace {
 template <class F>
 void each_reader(const std::vector<LayerPlan>& layers, F&& reads) {
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
-    const auto& inputs = layers[static_cast<std::size_t>(i)].inputs;
+    const auto& inputs = layers[i].inputs;
     for (auto input = inputs.begin(); input != inputs.end(); ++input)
       if (std::find(inputs.begin(), input, *input) == input) reads(static_cast<std::size_t>(*input), i);
   }
@@ -33,8 +33,8 @@ void each_reader(const std::vector<LayerPlan>& layers, F&& reads) {
 
 /// Returns the elements that one weight of a bucket occupies in the bucket's flat buffer.
 Index elements_of(const Plan& plan, const Bucket::Entry& entry, int rank) {
-  const LayerPlan& layer = plan.layers[static_cast<std::size_t>(entry.layer)];
-  const Index elements = layer->at.w[static_cast<std::size_t>(entry.weight)].elements(rank);
+  const LayerPlan& layer = plan.layers[entry.layer];
+  const Index elements = layer->at.w[entry.weight].elements(rank);
   return (elements + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
 }
 
@@ -44,20 +44,19 @@ Readers::Readers(const std::vector<LayerPlan>& layers) : ends_(layers.size() + 1
   each_reader(layers, [&](std::size_t layer, int) { ++ends_[layer + 1]; });
   std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
   readers_.resize(static_cast<std::size_t>(ends_.back()));
-  each_reader(layers,
-              [&](std::size_t layer, int reader) { readers_[static_cast<std::size_t>(ends_[layer]++)] = reader; });
+  each_reader(layers, [&](std::size_t layer, int reader) { readers_[ends_[layer]++] = reader; });
 }
 
 std::span<const int> Readers::of(int layer) const {
   const int begin = layer == 0 ? 0 : ends_[static_cast<std::size_t>(layer) - 1];
-  const int end = ends_[static_cast<std::size_t>(layer)];
+  const int end = ends_[layer];
   return std::span(readers_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
 }
 
 Interval Plan::samples(int microbatch) const { return balanced_block({0, workload.batch}, microbatches, microbatch); }
 
 int Plan::replica_of(int microbatch) const {
-  return second_replica && second_replica->runs_microbatch[static_cast<std::size_t>(microbatch)] ? 1 : 0;
+  return second_replica && second_replica->runs_microbatch[microbatch] ? 1 : 0;
 }
 
 int Plan::microbatches_of(int replica) const {
@@ -126,7 +125,7 @@ std::vector<AxisSet> Plan::axis_sets(int stage) const {
 std::vector<AxisSet> Plan::gradient_axis_sets(int stage) const {
   std::vector<AxisSet> sets;
   for (const auto& bucket : buckets) {
-    if (replica_on(layers[static_cast<std::size_t>(bucket.last())].group, stage) < 0) continue;
+    if (replica_on(layers[bucket.last()].group, stage) < 0) continue;
     add_once(sets, bucket.axes);
     if (workload.optimizer.needs_norms()) add_once(sets, norm_axes(bucket));
   }
@@ -144,18 +143,16 @@ const LayerPlan& Plan::layer(std::string_view name) const {
 
 const LayerPlan& Plan::layer(const Value& value) const {
   if (value.model == model && value.layer >= 0 && value.layer < static_cast<int>(layers.size()))
-    if (const auto& found = layers[static_cast<std::size_t>(value.layer)]; found.name == value.name) return found;
+    if (const auto& found = layers[value.layer]; found.name == value.name) return found;
   fail("the value '{}' is of another model, '{}'; give a value of '{}', or the layer's name", value.name, value.model,
        model);
 }
 
 int Plan::stage_running(int group, int replica) const {
-  return (replica == 0 ? stage_of_group : second_replica->stage_of_group)[static_cast<std::size_t>(group)];
+  return (replica == 0 ? stage_of_group : second_replica->stage_of_group)[group];
 }
 
-int Plan::stage_of(int layer, int replica) const {
-  return stage_running(layers[static_cast<std::size_t>(layer)].group, replica);
-}
+int Plan::stage_of(int layer, int replica) const { return stage_running(layers[layer].group, replica); }
 
 int Plan::replica_on(int group, int stage) const {
   for (int replica = 0; replica < replicas(); ++replica)
@@ -171,11 +168,11 @@ std::vector<int> Plan::readers(int layer, int stage, int replica) const {
 }
 
 bool Plan::needs_output(int layer, int stage, int replica) const {
-  const LayerPlan& bound = layers[static_cast<std::size_t>(layer)];
+  const LayerPlan& bound = layers[layer];
   if (stage_of(layer, replica) == stage && !bound.sends_to_stages.empty()) return true;
   const auto all = readers(layer, stage, replica);
   return std::any_of(all.begin(), all.end(), [&](int reader) {
-    const LayerPlan& other = layers[static_cast<std::size_t>(reader)];
+    const LayerPlan& other = layers[reader];
     return other.recompute && !(bound.recompute && other.group == bound.group);  // then `bound` is recomputed too
   });
 }
@@ -214,10 +211,10 @@ std::uint64_t Plan::hash() const {
 
 GroupGraph graph_of(const Plan& plan) {
   std::set<std::pair<int, int>> edges;
-  const auto stage = [&](int group) { return plan.stage_of_group[static_cast<std::size_t>(group)]; };
+  const auto stage = [&](int group) { return plan.stage_of_group[group]; };
   for (const auto& layer : plan.layers)
     for (const int input : layer.inputs) {
-      const auto& from = plan.layers[static_cast<std::size_t>(input)];
+      const auto& from = plan.layers[input];
       if (from.group == layer.group) continue;
       int producer = from.group;
       for (const auto& boundary : from.sends_to_stages)  // another group of the stage may receive it
@@ -247,8 +244,7 @@ TransferPlan StageBoundary::transfer(int rank, bool back) const {
 
 int Plan::stage_of_rank(int rank) const {
   int stage = 0;
-  while (rank >= grids[static_cast<std::size_t>(stage)].first_rank() + grids[static_cast<std::size_t>(stage)].size())
-    ++stage;
+  while (rank >= grids[stage].first_rank() + grids[stage].size()) ++stage;
   return stage;
 }
 

@@ -24,7 +24,7 @@ StageLayers::StageLayers(const Plan& plan, int stage)
   for (int number = 0; number < plan.replicas(); ++number) replicas_.push_back(replica_on(plan, stage, number));
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     const int group = plan.layers[i].group;
-    auto& [first, end] = groups_[static_cast<std::size_t>(group)];
+    auto& [first, end] = groups_[group];
     first = std::min(first, i);
     end = i + 1;
     const auto reads = [&](const Replica& replica) { return !replica.readers[i].empty(); };

@@ -13,7 +13,7 @@ class StageLayers {
   StageLayers(const Plan& plan, int stage);
 
   /// Returns the layers [first, end) of a group of any stage.
-  std::pair<std::size_t, std::size_t> of_group(int group) const { return groups_[static_cast<std::size_t>(group)]; }
+  std::pair<std::size_t, std::size_t> of_group(int group) const { return groups_[group]; }
   /// Returns the index of a layer among those that the stage runs or reads; 0 for other layers.
   std::size_t number(std::size_t layer) const { return numbers_[layer]; }
   /// Returns the number of layers that the stage runs or reads.
@@ -26,7 +26,7 @@ class StageLayers {
     std::vector<std::vector<int>> readers;  ///< by layer: its readers on the stage
     std::vector<bool> needs_output;         ///< by layer: as Plan::needs_output
   };
-  const Replica& replica(int number) const { return replicas_[static_cast<std::size_t>(number)]; }
+  const Replica& replica(int number) const { return replicas_[number]; }
 
  private:
   std::vector<std::pair<std::size_t, std::size_t>> groups_;

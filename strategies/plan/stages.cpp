@@ -28,10 +28,10 @@ std::vector<int> groups_of_layers(const Model& model, const Strategy& strategy) 
     const int first = find_layer(model, group, group.first), last = find_layer(model, group, group.last);
     const auto next = static_cast<int>(groups.size());
     if (first > last) fail("{}: its first layer '{}' comes after its last, '{}'", group.place, group.first, group.last);
-    const std::string due = next < static_cast<int>(layers.size()) ? layers[static_cast<std::size_t>(next)].name : "";
+    const std::string due = next < static_cast<int>(layers.size()) ? layers[next].name : "";
     if (first < next)
-      fail("{}: '{}' is in group {} already; this group must begin with {}", group.place, group.first,
-           groups[static_cast<std::size_t>(first)], due.empty() ? "nothing: no layer is left" : "'" + due + "'");
+      fail("{}: '{}' is in group {} already; this group must begin with {}", group.place, group.first, groups[first],
+           due.empty() ? "nothing: no layer is left" : "'" + due + "'");
     if (first > next) {
       for (const auto* later = &group + 1; later <= &strategy.groups().back(); ++later)
         if (model.find(later->first) == next)
@@ -66,8 +66,7 @@ Schedule bind_schedule(const Strategy& strategy, const std::vector<int>& places,
     Schedule forwards{"forward", std::vector<std::vector<Action>>(static_cast<std::size_t>(stages))};
     for (int j = 0; j < microbatches; ++j)
       for (std::size_t group = 0; group < places.size(); ++group)
-        forwards.stages[static_cast<std::size_t>(places[group])].push_back(
-            {Action::Kind::forward, static_cast<int>(group), j});
+        forwards.stages[places[group]].push_back({Action::Kind::forward, static_cast<int>(group), j});
     return with_communication(forwards, graph, false);
   }
   if (strategy.schedule() == ScheduleKind::single && stages == 1) return single_stage(true);

@@ -65,10 +65,10 @@ class GroupOps {
   }
 
  private:
-  const LayerPlan& layer(int i) const { return layers_[static_cast<std::size_t>(i)]; }
-  const std::vector<int>& readers(int i) const { return replica_.readers[static_cast<std::size_t>(i)]; }
+  const LayerPlan& layer(int i) const { return layers_[i]; }
+  const std::vector<int>& readers(int i) const { return replica_.readers[i]; }
   bool mine(int i) const { return i >= first_ && i < end_; }
-  bool needs_output(int i) const { return replica_.needs_output[static_cast<std::size_t>(i)]; }
+  bool needs_output(int i) const { return replica_.needs_output[i]; }
   bool on_stage(int i) const { return plan_.stage_of(i, action_.replica) == stage_; }
 
   void add(StepOp::Kind kind, int layer = -1) { ops_.push_back({kind, false, 0, layer}); }
@@ -116,8 +116,8 @@ class GroupOps {
       has_output_.push_back(readers(i).empty() || needs_output(i));
     }
   }
-  std::vector<bool>::reference live(int i) { return live_[static_cast<std::size_t>(i - first_)]; }
-  std::vector<bool>::reference has_output(int i) { return has_output_[static_cast<std::size_t>(i - first_)]; }
+  std::vector<bool>::reference live(int i) { return live_[i - first_]; }
+  std::vector<bool>::reference has_output(int i) { return has_output_[i - first_]; }
 
   /// Runs the forward of a layer again if it kept nothing.
   void recompute(int i) {
@@ -182,7 +182,7 @@ class GroupOps {
 std::vector<StepOp> ops_before_actions(const Plan& plan, int stage) {
   std::vector<StepOp> ops;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-    const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
+    const LayerPlan& layer = plan.layers[i];
     const auto is_statistic = [](const WeightSpec& w) { return !w.trained; };
     if (plan.replica_on(layer.group, stage) > 0 &&
         std::any_of(layer->weights.begin(), layer->weights.end(), is_statistic))

@@ -31,7 +31,7 @@ void each_sending_op(const StepProgram& program, Visit&& visit) {
     const LayerOp sending{pass == Pass::update ? &plan.layers : &layers, action.replica, op, times};
     if (op.layer >= 0) return visit(op.layer, sending);
     for (int i = 0; i < static_cast<int>(layers.size()); ++i)
-      if (layers[static_cast<std::size_t>(i)].group == action.group) visit(i, sending);
+      if (layers[i].group == action.group) visit(i, sending);
   };
   for (const auto& list : program.lists()) {
     const auto& layers = plan.layers_of(list.action.microbatch);
@@ -52,7 +52,7 @@ int part_of(const Plan& plan, const LayerOp& op) {
 void add_traffic(const Plan& plan, int layer, int rank, std::span<const LayerOp> ops,
                  std::vector<PlannedTraffic>& all) {
   if (ops.empty()) return;
-  OpTraffic traffic(plan, (*ops.front().layers)[static_cast<std::size_t>(layer)], layer, ops.front().replica, rank);
+  OpTraffic traffic(plan, (*ops.front().layers)[layer], layer, ops.front().replica, rank);
   for (auto op = ops.begin(); op != ops.end(); ++op) {
     const auto same = [&](const LayerOp& other) { return other.op == op->op; };
     if (std::any_of(ops.begin(), op, same)) continue;
@@ -69,7 +69,7 @@ void add_traffic(const Plan& plan, int layer, int rank, std::span<const LayerOp>
 std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank) {
   std::array<std::vector<LayerOp>, 5> parts;
   each_sending_op(StepProgram(plan, plan.stage_of_rank(rank)), [&](int of, const LayerOp& op) {
-    if (of == layer) parts[static_cast<std::size_t>(part_of(plan, op))].push_back(op);
+    if (of == layer) parts[part_of(plan, op)].push_back(op);
   });
   std::vector<PlannedTraffic> all;
   for (const auto& ops : parts) add_traffic(plan, layer, rank, ops, all);
@@ -79,7 +79,7 @@ std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank)
 double sent_bytes(const Plan& plan, const PlannedTraffic& item, int rank) {
   const auto bytes = static_cast<double>(item.traffic.bytes);
   if (item.verb == Verb::exchange) return bytes;
-  const Grid& grid = plan.grids[static_cast<std::size_t>(plan.stage_of_rank(rank))];
+  const Grid& grid = plan.grids[plan.stage_of_rank(rank)];
   const double ranks = item.axes != 0                      ? grid.group_size(item.axes)
                        : item.purpose == Purpose::replicas ? 2
                                                            : plan.ranks();
@@ -98,7 +98,7 @@ RankTraffic rank_traffic(const StepProgram& program, int rank) {
     }
   };
   each_sending_op(program, [&](int layer, const LayerOp& op) {
-    const LayerPlan* next = &(*op.layers)[static_cast<std::size_t>(layer)];
+    const LayerPlan* next = &(*op.layers)[layer];
     if (is_silent(*next, op.op)) return;
     if (next != of) {
       add_to_total();
@@ -117,7 +117,7 @@ RankTraffic rank_traffic(const Plan& plan, int rank) {
 
 std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder,
                                                bool received) {
-  const LayerPlan& bound = (of_remainder ? plan.remainder_layers : plan.layers)[static_cast<std::size_t>(layer)];
+  const LayerPlan& bound = (of_remainder ? plan.remainder_layers : plan.layers)[layer];
   OpTraffic traffic(plan, bound, layer, 0, rank);
   if (received) traffic.keep_received();
   each_microbatch_op(bound, layer, microbatch_actions(plan.workload.training, splits_backward(plan.schedule)),
@@ -126,7 +126,7 @@ std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int 
 }
 
 std::vector<PlannedTraffic> step_traffic(const Plan& plan, int layer, int rank) {
-  const LayerPlan& bound = plan.layers[static_cast<std::size_t>(layer)];
+  const LayerPlan& bound = plan.layers[layer];
   OpTraffic traffic(plan, bound, layer, std::max(plan.replica_on(bound.group, plan.stage_of_rank(rank)), 0), rank);
   each_step_op(plan, layer, [&](const StepOp& op) { traffic.add(op); });
   return std::move(traffic).take();

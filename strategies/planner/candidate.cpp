@@ -27,9 +27,9 @@ std::vector<int> divisors(int n) {
 }
 
 /// Returns the pattern that most layers have.
-std::ptrdiff_t usual_way(const Candidate& candidate) {
+std::ptrdiff_t usual_pattern(const Candidate& candidate) {
   std::vector<int> count(candidate.patterns.size(), 0);
-  for (const int way : candidate.ways) ++count[static_cast<std::size_t>(way)];
+  for (const int pattern : candidate.pattern_of_layer) ++count[pattern];
   return std::max_element(count.begin(), count.end()) - count.begin();
 }
 
@@ -75,7 +75,7 @@ std::vector<int> numbers_of_microbatches(int stages, int most_per_stage) {
   return all;
 }
 
-/// Returns the ways to cut space into `parts`, as ranks along y and x <= y: the one with the longest y, which has the
+/// Returns how to cut space into `parts`, as ranks along y and x <= y: the one with the longest y, which has the
 /// fewest neighbors, and the squarest one, whose halos are smallest. Those in between have as many neighbors as the
 /// squarest one, and larger halos.
 std::vector<std::pair<int, int>> spatial_cuts(int parts, int most_y, int most_x) {
@@ -119,8 +119,8 @@ double Candidate::pipelined(double work, double longest_stage, const std::vector
 
 bool Candidate::could_be_data(Index samples) const {
   const auto only_samples = [&](std::string_view axis) {
-    return std::none_of(ways.begin(), ways.end(),
-                        [&](int way) { return patterns[static_cast<std::size_t>(way)].splits_samples(axis); });
+    return std::none_of(pattern_of_layer.begin(), pattern_of_layer.end(),
+                        [&](int pattern) { return patterns[pattern].splits_samples(axis); });
   };
   for (const auto& [axis, extent] : shares.splitting())
     if (extent > 1 && shares.data * extent <= samples && only_samples(axis)) return true;
@@ -129,14 +129,14 @@ bool Candidate::could_be_data(Index samples) const {
 
 Strategy Candidate::strategy(const Model& model) const {
   Strategy strategy(shares.grid());
-  const auto usual = static_cast<int>(usual_way(*this));
-  const auto pattern = [&](int way) -> const LayoutPattern& { return patterns[static_cast<std::size_t>(way)]; };
+  const auto usual = static_cast<int>(usual_pattern(*this));
+  const auto pattern = [&](int way) -> const LayoutPattern& { return patterns[way]; };
   if (const std::string rule = pattern(usual).rule(); !rule.empty()) strategy.layer("*", {.output = rule});
   const auto shapes = model.shapes(1);
-  for (std::size_t i = 0; i < ways.size(); ++i) {
-    const auto other = instead.find({i, ways[i]});
-    if (ways[i] == usual && other == instead.end()) continue;
-    const LayoutPattern& mine = other == instead.end() ? pattern(ways[i]) : other->second;
+  for (std::size_t i = 0; i < pattern_of_layer.size(); ++i) {
+    const auto other = instead.find({i, pattern_of_layer[i]});
+    if (pattern_of_layer[i] == usual && other == instead.end()) continue;
+    const LayoutPattern& mine = other == instead.end() ? pattern(pattern_of_layer[i]) : other->second;
     strategy.layer(model.layers()[i].name, {.output = mine.of(shapes[i]).rule()});
   }
   return strategy;

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "partita/strategies/planner/planner.hpp"
-#include "partita/strategies/planner/strategy_kind.hpp"
 #include "strategies/planner/layout_pattern.hpp"
 #include "strategies/planner/search_context.hpp"
+#include "strategies/planner/strategy_kind.hpp"
 
 #include <functional>
 #include <map>
@@ -24,7 +24,7 @@ struct Candidate {
   double seconds = 0;  ///< estimated seconds of a step: at first a lower bound
   Known known = Known::even_shares;
   std::vector<LayoutPattern> patterns{};
-  std::vector<int> ways{};  ///< by layer: index into `patterns`
+  std::vector<int> pattern_of_layer{};  ///< by layer: index into `patterns`
   /// by layer and pattern: the layout of a layer that cannot run in the pattern
   std::map<std::pair<std::size_t, int>, LayoutPattern> instead{};
   double even = 0;  ///< seconds that each stage works if all stages work equally long

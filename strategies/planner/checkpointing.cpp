@@ -19,10 +19,10 @@ class Stretches {
     for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
       const MemoryUse use = layer_memory(plan, i, 0);
       bytes_.push_back(static_cast<double>(use[MemoryClass::activations] + use[MemoryClass::halos]));
-      const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
+      const LayerPlan& layer = plan.layers[i];
       double inputs = 0;
       if (layer.op->keeps().x)
-        for (const int input : layer.inputs) inputs += bytes_[static_cast<std::size_t>(input)];
+        for (const int input : layer.inputs) inputs += bytes_[input];
       to_keep_.push_back(bytes_.back() + inputs);
       const auto readers = plan.all_readers.of(i);
       last_.push_back(readers.empty() ? i : readers.back());
@@ -56,7 +56,7 @@ class Stretches {
   std::vector<int> crossing(int first, int end) const {
     std::vector<int> layers;
     for (int i = first; i < end; ++i)
-      if (last_[static_cast<std::size_t>(i)] >= end) layers.push_back(i);
+      if (last_[i] >= end) layers.push_back(i);
     return layers;
   }
 
@@ -75,14 +75,14 @@ class Stretches {
       for (int first = end - 1; first >= 0 && inside <= most; --first) {
         const auto i = static_cast<std::size_t>(first);
         last_[i] >= end ? crossing += to_keep_[i] : inside += bytes_[i];
-        Best& here = best[static_cast<std::size_t>(end)];
+        Best& here = best[end];
         if (inside <= most && best[i].kept + crossing < here.kept)
           here = {best[i].kept + crossing, std::max(best[i].largest, inside), first};
       }
     }
     Cuts cuts{{layers}, best.back().kept, best.back().largest};
     if (cuts.kept == never) return cuts;
-    while (cuts.places.back() > 0) cuts.places.push_back(best[static_cast<std::size_t>(cuts.places.back())].from);
+    while (cuts.places.back() > 0) cuts.places.push_back(best[cuts.places.back()].from);
     std::reverse(cuts.places.begin(), cuts.places.end());
     return cuts;
   }
@@ -98,8 +98,7 @@ std::vector<std::string> layers_to_keep(const Plan& plan) {
   std::vector<std::string> names;
   if (plan.grids.size() > 1) return names;
   for (const int i : Stretches(plan).best())
-    if (const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)]; !layer.inputs.empty())
-      names.push_back(layer.name);
+    if (const LayerPlan& layer = plan.layers[i]; !layer.inputs.empty()) names.push_back(layer.name);
   return names;
 }
 

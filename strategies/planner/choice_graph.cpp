@@ -38,7 +38,7 @@ class Elimination {
 
   Choice run() {
     Choice choice;
-    choice.ways.assign(nodes_.size(), 0);
+    choice.chosen.assign(nodes_.size(), 0);
     solve(choice);
     return choice;
   }
@@ -46,8 +46,8 @@ class Elimination {
  private:
   using Neighbors = std::vector<std::pair<int, Table>>;
 
-  std::vector<double>& node(int i) { return nodes_[static_cast<std::size_t>(i)]; }
-  Neighbors& neighbors(int i) { return neighbors_[static_cast<std::size_t>(i)]; }
+  std::vector<double>& node(int i) { return nodes_[i]; }
+  Neighbors& neighbors(int i) { return neighbors_[i]; }
   bool there(int i) { return !node(i).empty(); }
 
   Table& edge(int a, int b) {
@@ -89,12 +89,11 @@ class Elimination {
     if (left_ > 0) try_all(choice);
     for (; !order.empty(); order.pop_back()) {
       const auto& [i, mine] = order.back();
-      auto costs = own[static_cast<std::size_t>(i)];
+      auto costs = own[i];
       for (const auto& [other, table] : mine)
         for (std::size_t way = 0; way < costs.size(); ++way)
-          costs[way] += table.at(way, static_cast<std::size_t>(choice.ways[static_cast<std::size_t>(other)]));
-      choice.ways[static_cast<std::size_t>(i)] =
-          static_cast<int>(std::min_element(costs.begin(), costs.end()) - costs.begin());
+          costs[way] += table.at(way, static_cast<std::size_t>(choice.chosen[other]));
+      choice.chosen[i] = static_cast<int>(std::min_element(costs.begin(), costs.end()) - costs.begin());
     }
   }
 
@@ -122,7 +121,7 @@ class Elimination {
         return least([&](std::size_t way) { return x.at(way, a) + y.at(way, b); });
       });
     }
-    own[static_cast<std::size_t>(i)] = costs;
+    own[i] = costs;
     return {i, std::move(mine)};
   }
 
@@ -140,7 +139,7 @@ class Elimination {
       rest.node(i).clear();
       Choice with = choice;
       with.cost += node(i)[way];
-      with.ways[static_cast<std::size_t>(i)] = static_cast<int>(way);
+      with.chosen[i] = static_cast<int>(way);
       rest.solve(with);
       if (with.cost < best.cost) best = with;
     }
@@ -155,8 +154,8 @@ class Elimination {
 
 }  // namespace
 
-std::vector<double> costs_of(const ChoiceGraph& graph, const std::vector<int>& ways) {
-  const auto way = [&](std::size_t node) { return static_cast<std::size_t>(ways[node]); };
+std::vector<double> costs_of(const ChoiceGraph& graph, const std::vector<int>& chosen) {
+  const auto way = [&](std::size_t node) { return static_cast<std::size_t>(chosen[node]); };
   std::vector<double> costs;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) costs.push_back(graph.nodes[i][way(i)]);
   for (const auto& edge : graph.edges) {

@@ -50,14 +50,13 @@ bool is_open(const LayerPlan& layer) {
 std::vector<Kind> kinds(const Plan& plan, const Strategy& strategy) {
   std::vector<Kind> all;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-    const LayerPlan& layer = plan.layers[static_cast<std::size_t>(i)];
+    const LayerPlan& layer = plan.layers[i];
     if (plan.grid_of(i).size() == 1 || !is_open(layer)) continue;
     const LayerRule given = strategy.rule_of(layer.name);
     const Kind kind{i, {layer.name}, !given.weights, !layer->at.products.empty()};
     if (given.algorithm || !(kind.lays_out_weights || kind.chooses_algorithm)) continue;
     const auto found = std::find_if(all.begin(), all.end(), [&](const Kind& other) {
-      return plan.layers[static_cast<std::size_t>(other.first)].binding == layer.binding &&
-             other.lays_out_weights == kind.lays_out_weights;
+      return plan.layers[other.first].binding == layer.binding && other.lays_out_weights == kind.lays_out_weights;
     });
     if (found == all.end())
       all.push_back(kind);
@@ -147,35 +146,37 @@ class Search {
 
  private:
   /// A layout of the weights, or nothing where bind() chooses it, with the layer in it.
-  struct Way {
+  struct Variant {
     std::optional<std::string> weights;
     LayerPlan layer;
     double seconds = 0;
   };
 
-  /// Tries all ways of one kind of layers. Returns true if one makes the step faster.
+  /// Tries all variants of one kind of layers. Returns true if one makes the step faster.
   bool choose(const Kind& kind) {
     const Strategy open = chosen_.strategy;
     const double before = seconds_;
     LayerRule best;
-    const auto take = [&](const LayerRule& rule, std::vector<Way>* ways) {
-      if (try_rule(open, kind, rule, ways)) best = rule;
+    const auto take = [&](const LayerRule& rule, std::vector<Variant>* variants) {
+      if (try_rule(open, kind, rule, variants)) best = rule;
     };
-    std::vector<Way> ways{{{}, plan_.layers[static_cast<std::size_t>(kind.first)]}};
+    std::vector<Variant> variants{{{}, plan_.layers[kind.first]}};
     if (kind.lays_out_weights) {
-      for (const auto& layout : layouts_of_weights(ways.front().layer)) take({.weights = layout}, &ways);
-      std::stable_sort(ways.begin() + 1, ways.end(), [](const Way& a, const Way& b) { return a.seconds < b.seconds; });
-      ways.resize(std::min(ways.size(), 1 + most_layouts));
+      for (const auto& layout : layouts_of_weights(variants.front().layer)) take({.weights = layout}, &variants);
+      std::stable_sort(variants.begin() + 1, variants.end(),
+                       [](const Variant& a, const Variant& b) { return a.seconds < b.seconds; });
+      variants.resize(std::min(variants.size(), 1 + most_layouts));
     }
-    for (std::size_t i = 0; kind.chooses_algorithm && i < ways.size(); ++i) {
+    for (std::size_t i = 0; kind.chooses_algorithm && i < variants.size(); ++i) {
       // of y, dx and dw, one after the other
       std::array<Algorithm, 3> chosen{Algorithm::automatic, Algorithm::automatic, Algorithm::automatic};
-      for (std::size_t product = 0; product < ways[i].layer->at.products.size(); ++product)
-        for (const Algorithm algorithm : ways[i].layer.op->algorithms()) {
-          if (!promises(ways[i].layer, product, algorithm)) continue;
+      for (std::size_t product = 0; product < variants[i].layer->at.products.size(); ++product)
+        for (const Algorithm algorithm : variants[i].layer.op->algorithms()) {
+          if (!promises(variants[i].layer, product, algorithm)) continue;
           auto tried = chosen;
           tried[product] = algorithm;
-          const LayerRule rule{.weights = ways[i].weights, .algorithm = AlgorithmName(tried[0], tried[1], tried[2])};
+          const LayerRule rule{.weights = variants[i].weights,
+                               .algorithm = AlgorithmName(tried[0], tried[1], tried[2])};
           if (!try_rule(open, kind, rule, nullptr)) continue;
           chosen = tried;
           best = rule;
@@ -207,8 +208,8 @@ class Search {
     return found->messages * latency + bytes / bandwidth < communication_;
   }
 
-  /// Returns true if the rule makes the step faster, and keeps it then. Adds the way to `ways` if it can run.
-  bool try_rule(const Strategy& open, const Kind& kind, const LayerRule& rule, std::vector<Way>* ways) {
+  /// Returns true if the rule makes the step faster, and keeps it then. Adds the variant to `variants` if it can run.
+  bool try_rule(const Strategy& open, const Kind& kind, const LayerRule& rule, std::vector<Variant>* variants) {
     Strategy strategy = open;
     for (const auto& name : kind.names) strategy.layer(name, rule, "chosen for the machine");
     Plan plan;
@@ -218,8 +219,7 @@ class Search {
       return false;
     }
     const StepCost taken = pricer_.step(plan);
-    if (ways != nullptr)
-      ways->push_back({rule.weights, plan.layers[static_cast<std::size_t>(kind.first)], taken.seconds});
+    if (variants != nullptr) variants->push_back({rule.weights, plan.layers[kind.first], taken.seconds});
     if (taken.seconds >= seconds_ * (1 - least_saving)) return false;
     if (memory_limit_ > 0) {
       const Index held = pricer_.cost(plan).memory.total;

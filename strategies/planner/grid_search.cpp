@@ -263,12 +263,12 @@ std::vector<Candidate> GridSearch::refined(Candidate candidate) {
   for (std::size_t p = 0; p < costs.patterns.size(); ++p)
     choices.emplace(context_.model.layers().size(), static_cast<int>(p));
   const ChoiceGraph graph = layout_costs_.graph(costs, candidate.microbatches, 0);
-  choices.insert(eliminate_choices(graph).ways);
+  choices.insert(eliminate_choices(graph).chosen);
   for (const double exposed : exposed_shares)
-    choices.insert(eliminate_choices(layout_costs_.graph(costs, candidate.microbatches, exposed)).ways);
+    choices.insert(eliminate_choices(layout_costs_.graph(costs, candidate.microbatches, exposed)).chosen);
   std::vector<Candidate> all;
-  for (const auto& ways : choices) {
-    candidate.ways = ways;
+  for (const auto& pattern_of_layer : choices) {
+    candidate.pattern_of_layer = pattern_of_layer;
     estimate(candidate, costs, graph);
     if (!candidate.could_be_data(microbatch)) all.push_back(candidate);
   }
@@ -278,16 +278,17 @@ std::vector<Candidate> GridSearch::refined(Candidate candidate) {
 /// Estimates the seconds of a step with the candidate's layouts. Gradient sums hide behind the backward pass of the
 /// last microbatch, as far as that can be. Of several stages each has its own sums, at the same time as the others.
 void GridSearch::estimate(Candidate& candidate, const CandidateLayoutCosts& costs, const ChoiceGraph& graph) const {
-  const auto& ways = candidate.ways;
-  const auto each = layout_costs_.seconds_of_layers(costs, graph, ways);
+  const auto& pattern_of_layer = candidate.pattern_of_layer;
+  const auto each = layout_costs_.seconds_of_layers(costs, graph, pattern_of_layer);
   const double work = std::accumulate(each.begin(), each.end(), 0.0);
   const Segments parts = minimize_max_segment(each, candidate.stages);
-  const auto boundary_seconds = layout_costs_.boundary_seconds(costs, ways);
+  const auto boundary_seconds = layout_costs_.boundary_seconds(costs, pattern_of_layer);
   std::vector<double> transfers;
   for (const std::size_t begin : parts.begins) transfers.push_back(boundary_seconds[begin]);
   candidate.seconds =
       candidate.pipelined(work, parts.longest, transfers) +
-      layout_costs_.exposed_comm(costs, ways, backward_share * work / candidate.microbatches) / candidate.stages;
+      layout_costs_.exposed_comm(costs, pattern_of_layer, backward_share * work / candidate.microbatches) /
+          candidate.stages;
   candidate.even = work / candidate.stages;
 }
 

@@ -13,7 +13,7 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
   const auto shapes = whole.shapes(1);
   std::vector<bool> trains;  // by layer: whether it or a layer before it has trained weights
   for (int i = 0; i < static_cast<int>(whole.layers().size()); ++i) {
-    const Layer& layer = whole.layers()[static_cast<std::size_t>(i)];
+    const Layer& layer = whole.layers()[i];
     const auto inputs = whole.inputs_of(i, shapes);
     const auto weights = layer.op->weights(inputs);
     trains.push_back(std::any_of(weights.begin(), weights.end(), [](const WeightSpec& w) { return w.trained; }));
@@ -22,7 +22,7 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
     for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
       const auto producer = static_cast<std::size_t>(layer.inputs[k]);
       text += fmt::format(" {}{}", inputs[k].print(), trains[producer] ? " dx" : "");
-      producers.push_back(model.value(model.layers()[static_cast<std::size_t>(of_layer[producer])].name));
+      producers.push_back(model.value(model.layers()[of_layer[producer]].name));
       trains.back() = trains.back() || trains[producer];
     }
     const auto [found, fresh] = numbers.try_emplace(std::move(text), static_cast<int>(numbers.size()));
@@ -31,7 +31,7 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
       model.layer(layer.name, layer.op, producers);
       occurrences.push_back(0);
     }
-    ++occurrences[static_cast<std::size_t>(found->second)];
+    ++occurrences[found->second];
   }
 }
 

@@ -1,3 +1,13 @@
+// The search's estimate of a step, for a choice of one layout pattern for each layer:
+//
+//     seconds = sum over layers of   microbatches * (computing and messages inside the layer)
+//                                  + exposed gradient sums
+//             + sum over edges of    microbatches * redistribution from the producer's pattern to the layer's
+//
+// Each term is the price of a piece of a bound plan (PieceCost), with the routes of the true grid. Three things make it
+// an estimate: grids that differ in the data axis alone are bound once, with two ranks along it (`shortened`); buckets
+// are taken as equally full; the exposed part of the sums depends on the whole step, and is a share that the caller
+// gives. The best candidates are then bound and priced exactly by CostFormula.
 #include "strategies/planner/layout_costs.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/plan/bind.hpp"
@@ -46,7 +56,7 @@ std::vector<PeerTraffic> spread(const Traffic& moved, const Grid& grid, AxisSet 
   std::vector<PeerTraffic> peers;
   for (Index i = 0; i < moved.messages; ++i) {
     const Index each = moved.bytes / moved.messages, last = i + 1 == moved.messages ? moved.bytes % moved.messages : 0;
-    peers.push_back({group[static_cast<std::size_t>(1 + i * others / moved.messages)], {1, each + last}, {}});
+    peers.push_back({group[1 + i * others / moved.messages], {1, each + last}, {}});
   }
   return peers;
 }
@@ -134,7 +144,7 @@ const CandidateLayoutCosts& LayoutCosts::costs(const Shares& shares, Index sampl
   for (const int data : announced_[{with_short_data(shares), samples}]) {
     Shares each = shares;
     each.data = data;
-    costs_.try_emplace({each, samples}, costs(bound, each));
+    costs_.try_emplace({each, samples}, with_data_axis(bound, each));
   }
   return costs_.at({shares, samples});
 }
@@ -144,11 +154,11 @@ void LayoutCosts::announce(const Shares& shares, Index samples) {
 }
 
 void LayoutCosts::add_shortened(BoundPatterns& bound, const Shares& shares) const {
-  const std::size_t layers = classes_.model.layers().size(), ways = bound.plans.size();
+  const std::size_t layers = classes_.model.layers().size(), patterns = bound.plans.size();
   CandidateLayoutCosts& costs = bound.costs;
-  costs.microbatch.assign(layers, std::vector<double>(ways));
+  costs.microbatch.assign(layers, std::vector<double>(patterns));
   bound.sums.assign(layers, false);
-  for (std::size_t p = 0; p < ways; ++p) {
+  for (std::size_t p = 0; p < patterns; ++p) {
     const PieceCost price(bound.plans[p], context_.machine, context_.times, false, &bound.plans[p].grid());
     for (std::size_t i = 0; i < layers; ++i) {
       costs.microbatch[i][p] = microbatch(price, i);
@@ -156,22 +166,23 @@ void LayoutCosts::add_shortened(BoundPatterns& bound, const Shares& shares) cons
         if (shares.data > 1 && item.verb != Verb::exchange && (item.axes & 1U) != 0) bound.sums[i] = true;
     }
   }
-  costs.between = std::make_shared<const CandidateLayoutCosts::Between>(costs_between(bound.plans));
+  costs.between = std::make_shared<const CandidateLayoutCosts::Between>(redistributions(bound.plans));
 }
 
-CandidateLayoutCosts LayoutCosts::costs(const BoundPatterns& bound, const Shares& shares) const {
+/// Returns the costs on a grid whose data axis has its true extent.
+CandidateLayoutCosts LayoutCosts::with_data_axis(const BoundPatterns& bound, const Shares& shares) const {
   CandidateLayoutCosts costs = bound.costs;
-  const std::size_t layers = classes_.model.layers().size(), ways = bound.plans.size();
-  costs.sums.assign(layers, std::vector<double>(ways));
+  const std::size_t layers = classes_.model.layers().size(), patterns = bound.plans.size();
+  costs.sums.assign(layers, std::vector<double>(patterns));
   costs.exposed_comm = costs.leaving = costs.sums;
   const Grid whole = Grid::parse(shares.grid());
-  for (std::size_t p = 0; p < ways; ++p) {
+  for (std::size_t p = 0; p < patterns; ++p) {
     const PieceCost price(bound.plans[p], context_.machine, context_.times, false, &whole);
     SumRates rates;
     for (std::size_t i = 0; i < layers; ++i) {
       const LayerPlan& layer = bound.plans[p].layers[i];
       if (bound.sums[i] && shares.data > shortened) costs.microbatch[i][p] = microbatch(price, i);
-      std::tie(costs.sums[i][p], costs.exposed_comm[i][p]) = sums(price, layer, rates);
+      std::tie(costs.sums[i][p], costs.exposed_comm[i][p]) = gradient_sums(price, layer, rates);
       costs.leaving[i][p] = leaving(price, layer->y, shares.data * shares.split());
     }
   }
@@ -191,16 +202,16 @@ double LayoutCosts::leaving(const PieceCost& price, const Layout& y, int ranks) 
                        y.grid(), 0);
 }
 
-CandidateLayoutCosts::Between LayoutCosts::costs_between(const std::vector<Plan>& plans) const {
+CandidateLayoutCosts::Between LayoutCosts::redistributions(const std::vector<Plan>& plans) const {
   CandidateLayoutCosts::Between tables;
   if (plans.empty()) return tables;
   Moves moves(PieceCost(plans.front(), context_.machine, context_.times, false, &plans.front().grid()));
   for (std::size_t i = 0; i < context_.model.layers().size(); ++i)
     for (std::size_t k = 0; k < context_.model.layers()[i].inputs.size(); ++k) {
-      const int from = classes_.of_layer[static_cast<std::size_t>(context_.model.layers()[i].inputs[k])];
+      const int from = classes_.of_layer[context_.model.layers()[i].inputs[k]];
       const int to = classes_.of_layer[i];
       const auto [found, fresh] = tables.try_emplace({from, to, k});
-      if (fresh) found->second = costs_between(plans, from, to, k, moves);
+      if (fresh) found->second = redistribution_table(plans, from, to, k, moves);
     }
   return tables;
 }
@@ -234,16 +245,16 @@ double LayoutCosts::collectives(int data) {
 
 /// Returns the redistribution costs, indexed by the pattern of class `from` and that of class `to`, which reads it as
 /// input k.
-std::vector<std::vector<double>> LayoutCosts::costs_between(const std::vector<Plan>& plans, int from, int to,
-                                                            std::size_t k, Moves& moves) const {
+std::vector<std::vector<double>> LayoutCosts::redistribution_table(const std::vector<Plan>& plans, int from, int to,
+                                                                   std::size_t k, Moves& moves) const {
   struct Ends {
     std::size_t y, x, dx, dy;
     bool back;
   };
   std::vector<Ends> ends;
   for (const Plan& plan : plans) {
-    const Layout& y = plan.layers[static_cast<std::size_t>(from)]->y;
-    const LayerPlan& layer = plan.layers[static_cast<std::size_t>(to)];
+    const Layout& y = plan.layers[from]->y;
+    const LayerPlan& layer = plan.layers[to];
     ends.push_back({moves.number(y), moves.number(layer->at.x[k]), moves.number(layer->at.dx[k]),
                     moves.number(y.dual()), context_.workload.training && layer->needs_dx[k]});
   }
@@ -251,7 +262,9 @@ std::vector<std::vector<double>> LayoutCosts::costs_between(const std::vector<Pl
   for (const Ends& producer : ends) {
     auto& row = table.emplace_back();
     for (std::size_t b = 0; b < plans.size(); ++b) {
-      const auto seconds = [&](const Layout& have, const Layout& need) { return between(moves.price(), have, need); };
+      const auto seconds = [&](const Layout& have, const Layout& need) {
+        return redistribution(moves.price(), have, need);
+      };
       row.push_back(moves.seconds(producer.y, ends[b].x, seconds));
       if (ends[b].back) row.back() += moves.seconds(ends[b].dx, producer.dy, seconds);
     }
@@ -264,8 +277,7 @@ double LayoutCosts::bucket_bytes() const {
   Index all = 0;
   const auto shapes = context_.model.shapes(1);
   for (int i = 0; i < static_cast<int>(context_.model.layers().size()); ++i)
-    for (const auto& weight :
-         context_.model.layers()[static_cast<std::size_t>(i)].op->weights(context_.model.inputs_of(i, shapes)))
+    for (const auto& weight : context_.model.layers()[i].op->weights(context_.model.inputs_of(i, shapes)))
       if (weight.trained) all += weight.shape.volume() * size_of(master_dtype(context_.workload.dtype));
   int buckets = 0;
   BucketCap cap(Strategy().bucket_bytes());
@@ -275,7 +287,8 @@ double LayoutCosts::bucket_bytes() const {
 
 /// Returns two numbers of seconds for a layer's gradient sums: in total, as its share of full buckets, and the part
 /// that no computation can hide.
-std::pair<double, double> LayoutCosts::sums(const PieceCost& price, const LayerPlan& layer, SumRates& rates) const {
+std::pair<double, double> LayoutCosts::gradient_sums(const PieceCost& price, const LayerPlan& layer,
+                                                     SumRates& rates) const {
   if (!context_.workload.training) return {};
   const Index master = size_of(master_dtype(context_.workload.dtype));
   double all = 0, waits = 0;
@@ -300,7 +313,7 @@ std::pair<double, double> LayoutCosts::sums(const PieceCost& price, const LayerP
 
 /// Seconds of a redistribution. Steps that are not exchanges are estimated on the first rank, which has the largest
 /// block.
-double LayoutCosts::between(const PieceCost& price, const Layout& from, const Layout& to) const {
+double LayoutCosts::redistribution(const PieceCost& price, const Layout& from, const Layout& to) const {
   double seconds = 0;
   const Grid& grid = from.grid();
   for (const auto& step : plan_redistribution(from, to)) {
@@ -336,24 +349,23 @@ std::map<std::pair<std::size_t, int>, LayoutPattern> LayoutCosts::instead(const 
 }
 
 std::vector<double> LayoutCosts::boundary_seconds(const CandidateLayoutCosts& costs,
-                                                  const std::vector<int>& ways) const {
+                                                  const std::vector<int>& pattern_of_layer) const {
   const auto& layers = context_.model.layers();
   std::vector<std::size_t> last(layers.size(), 0);  // the last layer that reads each layer's output
   for (std::size_t i = 0; i < layers.size(); ++i)
-    for (const int input : layers[i].inputs) last[static_cast<std::size_t>(input)] = i;
+    for (const int input : layers[i].inputs) last[input] = i;
   std::vector<double> seconds(layers.size(), 0);
   for (std::size_t i = 0; i < layers.size(); ++i)
     for (std::size_t before = i + 1; before <= last[i]; ++before)
-      seconds[before] +=
-          costs.leaving[static_cast<std::size_t>(classes_.of_layer[i])][static_cast<std::size_t>(ways[i])];
+      seconds[before] += costs.leaving[classes_.of_layer[i]][pattern_of_layer[i]];
   return seconds;
 }
 
-double LayoutCosts::exposed_comm(const CandidateLayoutCosts& costs, const std::vector<int>& ways,
+double LayoutCosts::exposed_comm(const CandidateLayoutCosts& costs, const std::vector<int>& pattern_of_layer,
                                  double backward) const {
   double all = 0, waits = 0;
-  for (std::size_t i = 0; i < ways.size(); ++i) {
-    const auto c = static_cast<std::size_t>(classes_.of_layer[i]), p = static_cast<std::size_t>(ways[i]);
+  for (std::size_t i = 0; i < pattern_of_layer.size(); ++i) {
+    const auto c = static_cast<std::size_t>(classes_.of_layer[i]), p = static_cast<std::size_t>(pattern_of_layer[i]);
     all += costs.sums[c][p];
     waits += costs.exposed_comm[c][p];
   }
@@ -361,10 +373,10 @@ double LayoutCosts::exposed_comm(const CandidateLayoutCosts& costs, const std::v
 }
 
 std::vector<double> LayoutCosts::seconds_of_layers(const CandidateLayoutCosts& costs, const ChoiceGraph& graph,
-                                                   const std::vector<int>& ways) const {
-  auto seconds = costs_of(graph, ways);
-  for (std::size_t i = 0; i < ways.size(); ++i)
-    seconds[i] -= costs.exposed_comm[static_cast<std::size_t>(classes_.of_layer[i])][static_cast<std::size_t>(ways[i])];
+                                                   const std::vector<int>& pattern_of_layer) const {
+  auto seconds = costs_of(graph, pattern_of_layer);
+  for (std::size_t i = 0; i < pattern_of_layer.size(); ++i)
+    seconds[i] -= costs.exposed_comm[classes_.of_layer[i]][pattern_of_layer[i]];
   return seconds;
 }
 
@@ -378,7 +390,7 @@ ChoiceGraph LayoutCosts::graph(const CandidateLayoutCosts& costs, int microbatch
                      exposed * (costs.sums[c][p] - costs.exposed_comm[c][p]));
     for (std::size_t k = 0; k < context_.model.layers()[i].inputs.size(); ++k) {
       const int producer = context_.model.layers()[i].inputs[k];
-      auto table = costs.between->at({classes_.of_layer[static_cast<std::size_t>(producer)], static_cast<int>(c), k});
+      auto table = costs.between->at({classes_.of_layer[producer], static_cast<int>(c), k});
       for (auto& row : table)
         for (double& seconds : row) seconds *= microbatches;
       graph.edges.push_back({producer, static_cast<int>(i), std::move(table)});

@@ -59,16 +59,18 @@ class LayoutCosts {
   /// Returns the layouts, by layer and pattern, of layers that cannot run in a pattern.
   std::map<std::pair<std::size_t, int>, LayoutPattern> instead(const CandidateLayoutCosts& costs) const;
   /// Returns for each layer the seconds to send a microbatch's outputs to the next stage if a stage ends before this
-  /// layer. `ways` has the pattern of each layer.
-  std::vector<double> boundary_seconds(const CandidateLayoutCosts& costs, const std::vector<int>& ways) const;
+  /// layer. `pattern_of_layer` has the pattern of each layer.
+  std::vector<double> boundary_seconds(const CandidateLayoutCosts& costs,
+                                       const std::vector<int>& pattern_of_layer) const;
   /// Returns the layout choices of all layers for a step. `exposed` (0 to 1) is the share of the hideable gradient sums
   /// that counts as cost; 0 means that computation hides all of them.
   ChoiceGraph graph(const CandidateLayoutCosts& costs, int microbatches, double exposed) const;
   /// Returns the seconds of a step of each layer without gradient sums. `graph` is graph(costs, microbatches, 0).
   std::vector<double> seconds_of_layers(const CandidateLayoutCosts& costs, const ChoiceGraph& graph,
-                                        const std::vector<int>& ways) const;
+                                        const std::vector<int>& pattern_of_layer) const;
   /// Seconds of gradient sums that are not hidden by a last microbatch, whose backward pass takes `backward` seconds.
-  double exposed_comm(const CandidateLayoutCosts& costs, const std::vector<int>& ways, double backward) const;
+  double exposed_comm(const CandidateLayoutCosts& costs, const std::vector<int>& pattern_of_layer,
+                      double backward) const;
 
  private:
   struct BoundPatterns {
@@ -81,18 +83,18 @@ class LayoutCosts {
                     const Workload& block);
   void leave_out(LeftOut pattern);
   void add_shortened(BoundPatterns& bound, const Shares& shares) const;
-  CandidateLayoutCosts costs(const BoundPatterns& bound, const Shares& shares) const;
+  CandidateLayoutCosts with_data_axis(const BoundPatterns& bound, const Shares& shares) const;
   double microbatch(const PieceCost& price, std::size_t layer) const;
   double leaving(const PieceCost& price, const Layout& y, int ranks) const;
   class Moves;
-  CandidateLayoutCosts::Between costs_between(const std::vector<Plan>& plans) const;
-  std::vector<std::vector<double>> costs_between(const std::vector<Plan>& plans, int from, int to, std::size_t k,
-                                                 Moves& moves) const;
+  CandidateLayoutCosts::Between redistributions(const std::vector<Plan>& plans) const;
+  std::vector<std::vector<double>> redistribution_table(const std::vector<Plan>& plans, int from, int to, std::size_t k,
+                                                        Moves& moves) const;
   double bucket_bytes() const;
   using SumRates =
       std::map<AxisSet, std::pair<double, double>>;  // seconds per byte, and the share that computation hides
-  std::pair<double, double> sums(const PieceCost& price, const LayerPlan& layer, SumRates& rates) const;
-  double between(const PieceCost& price, const Layout& from, const Layout& to) const;
+  std::pair<double, double> gradient_sums(const PieceCost& price, const LayerPlan& layer, SumRates& rates) const;
+  double redistribution(const PieceCost& price, const Layout& from, const Layout& to) const;
 
   SearchContext context_;
   LayerClasses classes_;

@@ -1,4 +1,4 @@
-#include "partita/strategies/planner/layout_reasons.hpp"
+#include "strategies/planner/layout_reasons.hpp"
 
 #include "strategies/planner/layout_alternatives.hpp"
 

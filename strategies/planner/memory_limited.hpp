@@ -2,10 +2,10 @@
 
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/planner.hpp"
-#include "partita/strategies/planner/strategy_kind.hpp"
 #include "strategies/plan/bind.hpp"
 #include "strategies/planner/search_context.hpp"
 #include "strategies/planner/stage_search.hpp"
+#include "strategies/planner/strategy_kind.hpp"
 
 #include <optional>
 

@@ -1,7 +1,7 @@
 #include "strategies/planner/name_cover.hpp"
 
-#include "partita/base/plain_text.hpp"
 #include "partita/strategies/declare/strategy.hpp"
+#include "src/base/plain_text.hpp"
 
 #include <fmt/format.h>
 

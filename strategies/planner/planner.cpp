@@ -1,9 +1,9 @@
 #include "partita/strategies/planner/planner.hpp"
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
-#include "partita/strategies/planner/short_rules.hpp"
 #include "strategies/planner/grid_search.hpp"
 #include "strategies/planner/layout_alternatives.hpp"
+#include "strategies/planner/short_rules.hpp"
 
 #include <algorithm>
 #include <optional>

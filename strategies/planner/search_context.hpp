@@ -1,9 +1,9 @@
 #pragma once
 
-#include "partita/base/clock.hpp"
 #include "partita/strategies/machine/kernel_times.hpp"
 #include "partita/strategies/machine/machine.hpp"
 #include "partita/strategies/plan/plan.hpp"
+#include "src/system/clock.hpp"
 #include "strategies/cost/plan_pricer.hpp"
 
 #include <limits>

@@ -1,4 +1,4 @@
-#include "partita/strategies/planner/short_rules.hpp"
+#include "strategies/planner/short_rules.hpp"
 
 #include "strategies/declare/rule_values.hpp"
 #include "strategies/planner/name_cover.hpp"
@@ -60,7 +60,7 @@ class ShortRules {
     for (const auto& [match, value] : cover_names(choices)) {
       Strategy::Rule rule{match, {}, ""};
       // A rule must not name a dimension that none of its layers has.
-      const auto words = fitting_words(key.values[static_cast<std::size_t>(value)], [&](char dim) {
+      const auto words = fitting_words(key.values[value], [&](char dim) {
         for (std::size_t i = 0; i < choices.size(); ++i)
           if (rule.matches(choices[i].name) && has(i, dim)) return true;
         return false;
@@ -108,7 +108,7 @@ class ShortRules {
     for (const NameRule& each : cover_names(choices)) {
       auto at = std::find_if(from, rules_.end(), [&](const Strategy::Rule& rule) { return rule.match == each.match; });
       if (at == rules_.end()) at = rules_.insert(at, {each.match, {}, ""});
-      key.write(at->rule, given.values[static_cast<std::size_t>(each.value)]);
+      key.write(at->rule, given.values[each.value]);
       from = at + 1;
     }
     return true;

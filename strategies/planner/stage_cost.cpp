@@ -1,3 +1,9 @@
+// The price of a partition into stages, from prefix sums over the layers of a plan of one stage. A group of the layers
+// first..end-1 takes, in each pass,
+//
+//     seconds = sum[end] - sum[first] + busy part of the transfers across its two boundaries
+//
+// and makespan() simulates the schedule with these times, as CostFormula does for a bound plan.
 #include "strategies/planner/stage_cost.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
@@ -16,7 +22,7 @@ namespace {
 
 template <class T>
 T difference(const std::vector<T>& sums, int first, int end) {
-  return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(first)];
+  return sums[end] - sums[first];
 }
 
 /// Returns the links between equal ranks of two stages that cross the farthest level: the slowest rank delays its
@@ -35,7 +41,7 @@ class LayerCosts {
   LayerCosts(const Plan& plan, const PieceCost& price) : plan_(plan), price_(price) {}
 
   LayerCost of(int index) {
-    const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(index)];
+    const LayerPlan& layer = plan_.layers[index];
     auto& known = known_[cost_hash(layer)];
     for (const auto& [other, cost] : known)
       if (equivalent_cost(layer, *other)) return cost;
@@ -67,18 +73,16 @@ void StagePartitionCost::add_links(const Plan& plan, const Machine& machine) {
   for (int from = 0; from < stages; ++from) {
     auto& links = between_.emplace_back();
     for (int to = 0; to < stages; ++to)  // links are symmetric
-      links.push_back(to < from ? between_[static_cast<std::size_t>(to)][static_cast<std::size_t>(from)]
-                                : terms.number(farthest_links(machine, plan.grid(), from, to)));
+      links.push_back(to < from ? between_[to][from] : terms.number(farthest_links(machine, plan.grid(), from, to)));
   }
   const auto routes = static_cast<int>(terms.links.size());
-  const int level = terms.links[static_cast<std::size_t>(between_.front().back())].level;
+  const int level = terms.links[between_.front().back()].level;
   const int meeting = terms.number(links_of_level(machine, level, plan.ranks()));
   const MachineRates rates(terms, machine);
   bandwidth_ = 1 / rates.rate({meeting}).per_byte;
   for (int number = 0; number < routes; ++number) {
-    const int crossed = terms.links[static_cast<std::size_t>(number)].level;
-    Boundary& boundary =
-        boundaries_.emplace_back(Boundary{machine.levels[static_cast<std::size_t>(crossed)].overlap.value, {}});
+    const int crossed = terms.links[number].level;
+    Boundary& boundary = boundaries_.emplace_back(Boundary{machine.levels[crossed].overlap.value, {}});
     for (const auto& layer : plan.layers)
       boundary.seconds.push_back(rates.exchange_seconds(
           {number, 1, static_cast<double>(layer->y.owned(0).volume() * size_of(plan.workload.dtype))}, 1));
@@ -86,7 +90,7 @@ void StagePartitionCost::add_links(const Plan& plan, const Machine& machine) {
 }
 
 const StagePartitionCost::Boundary& StagePartitionCost::between(int from, int to) const {
-  return boundaries_[static_cast<std::size_t>(between_[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)])];
+  return boundaries_[between_[from][to]];
 }
 
 void StagePartitionCost::add_outputs(const Plan& plan) {
@@ -95,7 +99,7 @@ void StagePartitionCost::add_outputs(const Plan& plan) {
     const auto readers = plan.all_readers.of(static_cast<int>(i));
     Sent sent{plan.layers[i].has_backward(), {readers.begin(), readers.end()}};
     for (int next = static_cast<int>(i) + 1; !sent.readers.empty() && next <= sent.readers.back(); ++next)
-      boundary_seconds_[static_cast<std::size_t>(next)] += farthest().seconds[i];
+      boundary_seconds_[next] += farthest().seconds[i];
     sent_.push_back(std::move(sent));
   }
 }
@@ -116,7 +120,7 @@ void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, co
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
     const LayerCost cost = costs.of(i);
     const GradReduceCost sums = plan.workload.training ? price.sums(i) : GradReduceCost();
-    const MemoryUse& use = uses[static_cast<std::size_t>(i)];
+    const MemoryUse& use = uses[i];
     const double replicas =  // the replicas' all-reduce: each half of the gradients travels in both directions
         has_replicas ? static_cast<double>(use[MemoryClass::gradients]) / bandwidth_ : 0;
     forward_.push_back(forward_.back() + cost.forward.total());
@@ -127,7 +131,7 @@ void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, co
     kept_.push_back(kept_.back() + use[MemoryClass::weights] + use[MemoryClass::gradients] +
                     use[MemoryClass::optimizer]);
     const Index activations = use[MemoryClass::activations] + use[MemoryClass::halos];
-    const bool recomputed = plan.layers[static_cast<std::size_t>(i)].recompute;
+    const bool recomputed = plan.layers[i].recompute;
     under_way_.push_back(under_way_.back() + (recomputed ? 0 : activations));
     recomputed_.push_back(recomputed_.back() + (recomputed ? activations : 0));
   }
@@ -155,9 +159,7 @@ void StagePartitionCost::count_actions() {
   for (std::size_t i = 0; i < of.size(); ++i) held_[of[i]] = std::max(held_[of[i]], static_cast<int>(peaks[i]));
 }
 
-double StagePartitionCost::boundary_seconds(int layer) const {
-  return boundary_seconds_[static_cast<std::size_t>(layer)];
-}
+double StagePartitionCost::boundary_seconds(int layer) const { return boundary_seconds_[layer]; }
 
 double StagePartitionCost::seconds(int first, int end) const {
   return difference(forward_, first, end) + difference(data_, first, end) + difference(filter_, first, end) +
@@ -165,7 +167,7 @@ double StagePartitionCost::seconds(int first, int end) const {
 }
 
 Index StagePartitionCost::bytes(int group, int first, int end) const {
-  return difference(kept_, first, end) + held_[static_cast<std::size_t>(group)] * difference(under_way_, first, end) +
+  return difference(kept_, first, end) + held_[group] * difference(under_way_, first, end) +
          difference(recomputed_, first, end);
 }
 
@@ -198,12 +200,12 @@ void StagePartitionCost::add_transfers(const std::vector<int>& ends, Groups& gro
   const auto group_of = [&](int layer) {
     return static_cast<int>(std::upper_bound(ends.begin(), ends.end(), layer) - ends.begin());
   };
-  const auto place = [&](int group) { return places_[0][static_cast<std::size_t>(group)]; };
+  const auto place = [&](int group) { return places_[0][group]; };
   std::vector<std::pair<int, int>> taken;  // the stages that have the output, and the group that receives it there
   for (int i = 0; i < layers(); ++i) {
-    const Sent& sent = sent_[static_cast<std::size_t>(i)];
+    const Sent& sent = sent_[i];
     const int from = group_of(i);
-    if (sent.readers.empty() || sent.readers.back() < ends[static_cast<std::size_t>(from)]) continue;
+    if (sent.readers.empty() || sent.readers.back() < ends[from]) continue;
     taken.assign(1, {place(from), from});
     for (const int reader : sent.readers) {
       const int to = group_of(reader);
@@ -212,12 +214,12 @@ void StagePartitionCost::add_transfers(const std::vector<int>& ends, Groups& gro
       const bool travels = has == taken.end();
       const int producer = travels ? from : has->second;
       const Boundary& link = between(place(from), place(to));
-      const double seconds = link.seconds[static_cast<std::size_t>(i)], busy = seconds * (1 - link.overlap) / 2;
+      const double seconds = link.seconds[i], busy = seconds * (1 - link.overlap) / 2;
       if (producer != to && edges) feeds[{to, producer}] += travels ? seconds * link.overlap : 0;
       if (!travels) continue;
       taken.emplace_back(place(to), to);
       for (const int group : {from, to}) {
-        GroupTimes& times = groups.times[static_cast<std::size_t>(group)];
+        GroupTimes& times = groups.times[group];
         times.forward += busy;
         if (sent.back) times.backward_data += busy;
       }

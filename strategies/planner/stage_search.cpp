@@ -26,9 +26,7 @@ std::vector<int> best_partition(int layers, int groups, const Cost& cost, const 
   };
   std::vector<std::vector<Best>> best(static_cast<std::size_t>(groups) + 1,
                                       std::vector<Best>(static_cast<std::size_t>(layers) + 1));
-  const auto of = [&](int group, int end) -> Best& {
-    return best[static_cast<std::size_t>(group)][static_cast<std::size_t>(end)];
-  };
+  const auto of = [&](int group, int end) -> Best& { return best[group][end]; };
   of(0, 0).cost = 0;
   for (int g = 1; g <= groups; ++g)
     for (int end = g; end <= layers - groups + g; ++end)  // each group that follows needs a layer
@@ -238,7 +236,7 @@ Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& nam
   named.stages(1);
   int first = 0;
   for (const int end : ends) {
-    named.group({names[static_cast<std::size_t>(first)], names[static_cast<std::size_t>(end) - 1]});
+    named.group({names[first], names[static_cast<std::size_t>(end) - 1]});
     first = end;
   }
   return named;

@@ -1,4 +1,4 @@
-#include "partita/strategies/planner/strategy_kind.hpp"
+#include "strategies/planner/strategy_kind.hpp"
 
 #include "partita/base/shape.hpp"
 #include "strategies/declare/rule_values.hpp"

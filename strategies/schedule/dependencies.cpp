@@ -37,7 +37,7 @@ Dependencies::Dependencies(const Schedule& schedule, const GroupGraph& graph)
           fail("{}stage {}: {}: group {} does not feed group {}", schedule.source(stage, i), stage, action.print(),
                from, to);
       } else if (action.is_compute()) {
-        int& replica = replica_of_[static_cast<std::size_t>(action.microbatch)];
+        int& replica = replica_of_[action.microbatch];
         if (replica < 0) replica = action.replica;
       }
       present_[index(action)] = true;

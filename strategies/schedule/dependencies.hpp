@@ -15,13 +15,11 @@ class Dependencies {
   std::size_t size() const { return present_.size(); }
   std::size_t index(const Action& action) const;
   bool has(const Action& action) const { return present_[index(action)]; }
-  int stage(int replica, int group) const {
-    return places_[static_cast<std::size_t>(replica)][static_cast<std::size_t>(group)];
-  }
+  int stage(int replica, int group) const { return places_[replica][group]; }
   const GroupGraph& graph() const { return graph_; }
   int microbatches() const { return microbatches_; }
   /// The replica of the microbatch's first action; 0 if it has none.
-  int replica_of(int microbatch) const { return replica_of_[static_cast<std::size_t>(microbatch)]; }
+  int replica_of(int microbatch) const { return replica_of_[microbatch]; }
 
   /// The actions that compute the gradients of a group's inputs and of its weights.
   Action data_gradient(int group, int microbatch, int replica) const {

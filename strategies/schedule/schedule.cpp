@@ -33,10 +33,10 @@ std::string Action::print() const {
 
 GroupGraph::GroupGraph(int groups) : GroupGraph(groups, {}) {
   for (int group = 1; group < groups; ++group) {
-    first_[static_cast<std::size_t>(group)] = static_cast<int>(edges_.size());
+    first_[group] = static_cast<int>(edges_.size());
     edges_.emplace_back(group - 1, group);
-    producers_[static_cast<std::size_t>(group)].push_back(group - 1);
-    consumers_[static_cast<std::size_t>(group - 1)].push_back(group);
+    producers_[group].push_back(group - 1);
+    consumers_[group - 1].push_back(group);
   }
 }
 
@@ -52,18 +52,18 @@ GroupGraph::GroupGraph(int groups, const std::vector<std::pair<int, int>>& edges
     if (producer < 0 || producer >= consumer || consumer >= groups)
       fail("group {} cannot feed group {}: groups are numbered 0 to {} in the order in which they run", producer,
            consumer, groups - 1);
-    first_[static_cast<std::size_t>(consumer)] = static_cast<int>(i);
+    first_[consumer] = static_cast<int>(i);
   }
   for (const auto& [producer, consumer] : edges_) {
-    producers_[static_cast<std::size_t>(consumer)].push_back(producer);
-    consumers_[static_cast<std::size_t>(producer)].push_back(consumer);
+    producers_[consumer].push_back(producer);
+    consumers_[producer].push_back(consumer);
   }
 }
 
 int GroupGraph::edge(int producer, int consumer) const {
   const auto& from = producers(consumer);
   const auto found = std::find(from.begin(), from.end(), producer);
-  return found == from.end() ? -1 : first_[static_cast<std::size_t>(consumer)] + static_cast<int>(found - from.begin());
+  return found == from.end() ? -1 : first_[consumer] + static_cast<int>(found - from.begin());
 }
 
 int Schedule::groups() const {
@@ -81,7 +81,7 @@ std::vector<std::vector<int>> Schedule::stages_of_groups() const {
                                        std::vector<int>(static_cast<std::size_t>(groups()), -1));
   for (std::size_t stage = 0; stage < stages.size(); ++stage)
     for (const auto& action : stages[stage]) {
-      int& place = places[static_cast<std::size_t>(action.replica)][static_cast<std::size_t>(action.group)];
+      int& place = places[action.replica][action.group];
       if (place < 0) place = static_cast<int>(stage);
     }
   return places;

@@ -35,14 +35,13 @@ class Placement {
         stages_[stage].push_back({start, Placed::compute, {}, action});
         if (action.kind == Kind::forward) send_output(action, end);
         if (action.kind == Kind::backward || action.kind == Kind::backward_data) send_gradient(action, end);
-        double& last = last_[static_cast<std::size_t>(action.group)];
+        double& last = last_[action.group];
         last = std::max(last, end);
       }
   }
 
   void add_reduce(int replica, int group, int stage) {
-    stages_[static_cast<std::size_t>(stage)].push_back(
-        {last_[static_cast<std::size_t>(group)], Placed::reduce, {group, 0, 0, 0}, {Kind::reduce, group, 0, replica}});
+    stages_[stage].push_back({last_[group], Placed::reduce, {group, 0, 0, 0}, {Kind::reduce, group, 0, replica}});
   }
 
   std::vector<std::vector<Action>> lists() {
@@ -68,10 +67,8 @@ class Placement {
     const int here = dependencies_.stage(a.replica, a.group), there = dependencies_.stage(a.replica, to);
     if (here == there) return;
     const std::tuple tie(a.microbatch, static_cast<int>(send), a.group, to);
-    stages_[static_cast<std::size_t>(here)].push_back(
-        {end, Placed::transfer, tie, {send, a.group, a.microbatch, a.replica, to}});
-    stages_[static_cast<std::size_t>(there)].push_back(
-        {end, Placed::transfer, tie, {receive, to, a.microbatch, a.replica, a.group}});
+    stages_[here].push_back({end, Placed::transfer, tie, {send, a.group, a.microbatch, a.replica, to}});
+    stages_[there].push_back({end, Placed::transfer, tie, {receive, to, a.microbatch, a.replica, a.group}});
   }
 
   const GroupGraph& graph_;
@@ -96,7 +93,7 @@ Schedule with_communication(const Schedule& schedule, const GroupGraph& graph, b
   each_place([&](int replica, int group, int stage) { placement.add_reduce(replica, group, stage); });
   Schedule whole{schedule.kind, placement.lists()};
   each_place([&](int replica, int group, int stage) {
-    whole.stages[static_cast<std::size_t>(stage)].push_back({Kind::step, group, 0, replica});
+    whole.stages[stage].push_back({Kind::step, group, 0, replica});
   });
   return whole;
 }

@@ -125,7 +125,7 @@ class Simulator {
   }
 
   Wait wait(int stage) const {
-    const Action& at = schedule_.stages[static_cast<std::size_t>(stage)][heads_[static_cast<std::size_t>(stage)]];
+    const Action& at = schedule_.stages[stage][heads_[stage]];
     Wait wait{stage, at, at};
     dependencies_.each(at, [&](const Action& before) {
       if (wait.needed == at && done_[dependencies_.index(before)].stage < 0) wait.needed = before;
@@ -159,7 +159,7 @@ class Simulator {
         at = {static_cast<int>(stage), last_[stage]};
     while (at.stage >= 0) {
       result_.critical.emplace_back(at.stage, at.position);
-      at = causes_[static_cast<std::size_t>(at.stage)][static_cast<std::size_t>(at.position)];
+      at = causes_[at.stage][at.position];
     }
     std::reverse(result_.critical.begin(), result_.critical.end());
   }
@@ -187,12 +187,12 @@ double makespan(const Schedule& schedule, const GroupGraph& graph, const Schedul
 }
 
 double Simulation::idle(int stage) const {
-  const auto& spans = stages[static_cast<std::size_t>(stage)];
+  const auto& spans = stages[stage];
   const auto works = [](const Span& span) { return !span.action.is_transfer(); };
   const auto first = std::find_if(spans.begin(), spans.end(), works);
   if (first == spans.end()) return 0;
   const auto last = std::find_if(spans.rbegin(), spans.rend(), works);
-  return last->end - first->start - busy[static_cast<std::size_t>(stage)];
+  return last->end - first->start - busy[stage];
 }
 
 double Simulation::bubble_rate() const {
@@ -216,7 +216,7 @@ std::vector<double> peak_memory(const Schedule& schedule, const std::vector<Grou
   for (const auto& actions : schedule.stages) {
     double now = 0, peak = 0;
     for (const auto& action : actions) {
-      const GroupMemory& each = memory[static_cast<std::size_t>(action.group)];
+      const GroupMemory& each = memory[action.group];
       switch (action.kind) {
         case forward: now += recomputed[place(action)] ? each.input : each.activations; break;
         case recompute: now += each.activations - each.input; break;

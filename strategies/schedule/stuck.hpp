@@ -28,7 +28,7 @@ std::pair<int, std::size_t> find_action(const Schedule& schedule, const Action& 
 template <class WaitOf>
 [[noreturn]] void fail_stuck(const Schedule& schedule, const Heads& heads, WaitOf&& wait) {
   int stage = 0;
-  while (heads[static_cast<std::size_t>(stage)] == schedule.stages[static_cast<std::size_t>(stage)].size()) ++stage;
+  while (heads[stage] == schedule.stages[stage].size()) ++stage;
   for (std::vector<Wait> waits;;) {
     for (auto first = waits.begin(); first != waits.end(); ++first)
       if (first->stage == stage) fail_circle(schedule, heads, {first, waits.end()});

@@ -74,7 +74,7 @@ std::string draw_timeline(const Simulation& simulation, int columns) {
       for (int i = std::max(0, static_cast<int>(std::ceil(span.start / simulation.makespan * width - 0.5))); i < width;
            ++i) {
         if ((i + 0.5) / width * simulation.makespan >= span.end) break;
-        line[static_cast<std::size_t>(i)] = look(span.action.kind).letter;
+        line[i] = look(span.action.kind).letter;
       }
     text += fmt::format("{:>5} |{}|\n", stage, line);
   }

@@ -31,8 +31,8 @@ class Units {
 
   /// Returns the ranks of the unit of a level in which a rank lies; level -1 is the rank alone.
   std::span<const int> of(int level, int rank) const {
-    if (level >= 0 && machine_.levels[static_cast<std::size_t>(level)].ranks.value == 0) return ranks_;
-    const int unit = level < 0 ? 1 : static_cast<int>(machine_.levels[static_cast<std::size_t>(level)].ranks.value);
+    if (level >= 0 && machine_.levels[level].ranks.value == 0) return ranks_;
+    const int unit = level < 0 ? 1 : static_cast<int>(machine_.levels[level].ranks.value);
     const int first = rank / unit * unit;
     const auto begin = std::lower_bound(ranks_.begin(), ranks_.end(), first);
     return {begin, std::lower_bound(begin, ranks_.end(), first + unit)};
@@ -71,12 +71,7 @@ class LevelRounds {
  public:
   LevelRounds(Verb verb, CollectiveAlgorithm algorithm, const Machine& machine, std::span<const int> ranks, int me,
               double bytes)
-      : verb_(verb),
-        algorithm_(algorithm),
-        units_(machine, ranks),
-        ranks_(ranks),
-        me_(ranks[static_cast<std::size_t>(me)]),
-        bytes_(bytes) {}
+      : verb_(verb), algorithm_(algorithm), units_(machine, ranks), ranks_(ranks), me_(ranks[me]), bytes_(bytes) {}
 
   std::vector<CollectiveRound> one_shot() {
     CollectiveRound round;
@@ -114,8 +109,8 @@ class LevelRounds {
       std::vector<int> order;
       append(units_.levels().back().level, ranks_, ring, order);
       const auto at = std::find(order.begin(), order.end(), me_) - order.begin();
-      add(round.sent, order[static_cast<std::size_t>((at + 1) % size)], block);
-      add(round.received, order[static_cast<std::size_t>((at + size - 1) % size)], block);
+      add(round.sent, order[(at + 1) % size], block);
+      add(round.received, order[(at + size - 1) % size], block);
     }
     const auto passes = static_cast<std::size_t>(size - 1);
     rounds_.assign(passes, round);

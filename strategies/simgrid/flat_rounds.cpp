@@ -67,7 +67,7 @@ class FlatRounds {
     int first = 0, count = 0;
   };
 
-  int rank(int index) const { return ranks_[static_cast<std::size_t>((index % p_ + p_) % p_)]; }
+  int rank(int index) const { return ranks_[(index % p_ + p_) % p_]; }
   CollectiveRound& round() { return rounds_.emplace_back(); }
 
   /// Sends `bytes` to the rank `distance` above, and receives as much from the one below.

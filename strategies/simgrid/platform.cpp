@@ -1,4 +1,4 @@
-#include "partita/strategies/simgrid/platform.hpp"
+#include "strategies/simgrid/platform.hpp"
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ void add(Text& text, fmt::format_string<Args...> format, Args&&... args) {
 }
 
 int unit_of(const Machine& machine, int level, int rank) {
-  const auto ranks = static_cast<int>(machine.levels[static_cast<std::size_t>(level)].ranks.value);
+  const auto ranks = static_cast<int>(machine.levels[level].ranks.value);
   return ranks == 0 ? 0 : rank / ranks;
 }
 
@@ -70,7 +70,7 @@ std::string simgrid_platform(const Machine& machine, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) add(text, "<host id=\"r{}\" speed=\"1Gf\"/>\n", rank);
   const int top = machine.level_of(0, ranks - 1);
   for (int level = 0; level <= top; ++level) {
-    const Level& here = machine.levels[static_cast<std::size_t>(level)];
+    const Level& here = machine.levels[level];
     for (int rank = 0; rank < ranks; ++rank) {
       const double bandwidth = level == 0 ? std::min(here.bandwidth.value, together(here)) : here.bandwidth.value;
       add_link(text, link_of_rank(rank, level), bandwidth, here.latency.value / 2);

@@ -1,4 +1,4 @@
-#include "partita/strategies/simgrid/trace.hpp"
+#include "strategies/simgrid/trace.hpp"
 
 #include "partita/base/error.hpp"
 #include "strategies/cost/build_terms.hpp"
@@ -103,7 +103,7 @@ class RankTrace {
     if (pass_of(op) == Pass::update)
       run_once(op, action);
     else if (op.layer >= 0)
-      run_layer(op, action, layers[static_cast<std::size_t>(op.layer)]);
+      run_layer(op, action, layers[op.layer]);
   }
 
   void run_layer(const StepOp& op, const Action& action, const LayerPlan& layer) {
@@ -120,7 +120,7 @@ class RankTrace {
   /// Runs an operation that occurs once per step, for its layer or for all layers of its group.
   void run_once(const StepOp& op, const Action& action) {
     for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i) {
-      const LayerPlan& layer = plan_.layers[static_cast<std::size_t>(i)];
+      const LayerPlan& layer = plan_.layers[i];
       if (op.layer >= 0 ? i == op.layer : layer.group == action.group) run_messages(op, layer, i, action.replica);
     }
     if (op.kind == StepOp::Kind::update)
@@ -142,7 +142,7 @@ class RankTrace {
     const auto& [forward_seconds, data_seconds, filter_seconds] = known->second;
     return op.kind == forward ? forward_seconds : op.kind == backward_data ? data_seconds : filter_seconds;
   }
-  int grid_rank() const { return rank_ - plan_.grids[static_cast<std::size_t>(stage_)].first_rank(); }
+  int grid_rank() const { return rank_ - plan_.grids[stage_].first_rank(); }
 
   void run_messages(const StepOp& op, const LayerPlan& layer, int index, int replica) {
     OpTraffic traffic(plan_, layer, index, replica, rank_);
@@ -181,7 +181,7 @@ class RankTrace {
   /// The ranks of a collective run the algorithm that is the cheapest for the first of them, so that all run the same.
   void run_collective(const PlannedTraffic& item) {
     const auto ranks = ranks_of(item);
-    const Grid& grid = plan_.grids[static_cast<std::size_t>(plan_.stage_of_rank(ranks.front()))];
+    const Grid& grid = plan_.grids[plan_.stage_of_rank(ranks.front())];
     const Movement movement = builder_.movement(item, grid, ranks.front() - grid.first_rank());
     const MachineRates rates(builder_.terms(), machine_);
     const auto me = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
@@ -196,7 +196,7 @@ class RankTrace {
 
   /// Returns the ranks of the world that take part in a collective.
   std::vector<int> ranks_of(const PlannedTraffic& item) const {
-    const Grid& grid = plan_.grids[static_cast<std::size_t>(stage_)];
+    const Grid& grid = plan_.grids[stage_];
     std::vector<int> ranks;
     if (item.axes != 0) {
       ranks = grid.group(grid_rank(), item.axes);
@@ -214,7 +214,7 @@ class RankTrace {
 
   void start_transfer(const StepOp& op, const Action& action, const std::vector<LayerPlan>& layers) {
     using enum StepOp::Kind;
-    const LayerPlan& layer = layers[static_cast<std::size_t>(op.layer)];
+    const LayerPlan& layer = layers[op.layer];
     const bool sends = op.kind == send_output || op.kind == send_gradient;
     OpTraffic sums(plan_, layer, op.layer, action.replica, rank_);
     if (op.kind == send_output) sums.add_sums(op);

@@ -1,5 +1,5 @@
-#include "src/backend/halves.hpp"
-#include "src/backend/reference.hpp"
+#include "src/backend/common/halves.hpp"
+#include "src/backend/cpu/reference.hpp"
 #include "test/support/functors.hpp"
 #include "test/support/naive.hpp"
 

@@ -91,9 +91,9 @@ TEST(Activation, HasTheKnownValues) {
                 {-0.045500263896358417, -0.15426876936299344, 0, 0.34573123063700656, 1.9544997361036416}},
           Known{{Kind::silu}, {-0.2384058440442351, -0.1887703343990727, 0, 0.3112296656009273, 1.7615941559557649}}}) {
       const Tensor x = test::tensor(DType::f64, "NC", rows_box(1, 5)), y = x.like(x.box());
-      for (Index i = 0; i < 5; ++i) x.set(i, std::array{-2.0, -0.5, 0.0, 0.5, 2.0}[static_cast<std::size_t>(i)]);
+      for (Index i = 0; i < 5; ++i) x.set(i, std::array{-2.0, -0.5, 0.0, 0.5, 2.0}[i]);
       backend->activation_forward(f, x, y, {});
-      for (Index i = 0; i < 5; ++i) EXPECT_NEAR(y.get(i), want[static_cast<std::size_t>(i)], 1e-15) << name(f.kind);
+      for (Index i = 0; i < 5; ++i) EXPECT_NEAR(y.get(i), want[i], 1e-15) << name(f.kind);
     }
   }
 }
@@ -159,7 +159,7 @@ TEST(CrossEntropy, IsStableAndPrefersTheFirstOfEquals) {
     SCOPED_TRACE(backend->name());
     const Tensor x = test::tensor(DType::f32, "NC", rows_box(2, 3)), dx = x.like(x.box());
     const std::array<double, 6> values{1e4, 1e4, -1e4, -2e4, -2e4, -2e4};
-    for (Index i = 0; i < 6; ++i) x.set(i, values[static_cast<std::size_t>(i)]);
+    for (Index i = 0; i < 6; ++i) x.set(i, values[i]);
     const Tensor labels = test::tensor(DType::i32, "N", Box(Shape{{'N', 2}})),
                  result = test::tensor(DType::f64, "F", Box(Shape{{'F', 2}}));
     labels.set(1, 1);

@@ -1,6 +1,6 @@
-#include "partita/backend/measure.hpp"
+#include "src/backend/measure.hpp"
 
-#include "src/backend/reference.hpp"
+#include "src/backend/cpu/reference.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The functors that move boxes on a GPU give the bits that the CPU's loops give.
-#include "src/backend/functor_backend/moves.hpp"
+#include "src/backend/gpu/functor_backend/moves.hpp"
 #include "test/support/functors.hpp"
 #include "test/support/host_launcher.hpp"
 

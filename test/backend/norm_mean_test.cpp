@@ -33,7 +33,7 @@ struct Part {
     for (Index i = 0; i < to.volume(); ++i) {
       const Index at = to.box().dims() == 1 ? i : place(i);
       to.set(at, f(i));
-      values[static_cast<std::size_t>(i)] = to.get(at);
+      values[i] = to.get(at);
     }
     return values;
   }
@@ -82,7 +82,7 @@ std::vector<Tensor> moments_of(Backend& backend, const std::vector<std::vector<d
   for (const auto& own : all) {
     const auto mine = static_cast<Index>(own.size());
     const Tensor x(DType::f64, "NC", Box(Shape{{'N', mine}, {'C', 1}}));
-    for (Index i = 0; i < mine; ++i) x.set(i, own[static_cast<std::size_t>(i)]);
+    for (Index i = 0; i < mine; ++i) x.set(i, own[i]);
     const auto numbers = [&](Index each) { return norm_numbers(x, each, 1, 1, MemoryClass::workspace); };
     const Tensor centers = numbers(1), sums = numbers(2);
     backend.channel_centers(x, centers, {});
@@ -134,7 +134,7 @@ void expect_as_two_passes(Backend& backend, const Part& part, F&& value) {
   for (Index c = 0; c < shape.channels; ++c) {
     double dscale = 0;
     for (Index n = 0; n < shape.parts; ++n) dscale += sums.at({1, n, c});
-    ASSERT_NEAR(dscale, static_cast<double>(right.dscale[static_cast<std::size_t>(c)]), 1e-8) << c;
+    ASSERT_NEAR(dscale, static_cast<double>(right.dscale[c]), 1e-8) << c;
   }
 }
 

@@ -69,7 +69,7 @@ TEST_P(Norm, SumsAreThoseOfEachPartAndChannel) {
       for (const Index parts : parts_of(box)) {
         SCOPED_TRACE(fmt::format("{} in {} parts", box.print(), parts));
         const Index channels = box.extent(1);
-        const auto dims = names[static_cast<std::size_t>(box.dims())];
+        const auto dims = names[box.dims()];
         const Tensor x = random.tensor(GetParam(), dims, box), dy = random.tensor(GetParam(), dims, box);
         for (const Index groups : groups_of(channels)) {
           const Tensor statistics = drawn_numbers(random, x, 3, parts, groups),
@@ -109,13 +109,13 @@ TEST_P(Norm, CentersAreMeansOfElements) {
       for (const Index parts : parts_of(box))
         for (const Index groups : groups_of(box.extent(1))) {
           SCOPED_TRACE(fmt::format("{} in {} parts and {} groups", box.print(), parts, groups));
-          const Tensor x = random.tensor(GetParam(), names[static_cast<std::size_t>(box.dims())], box);
+          const Tensor x = random.tensor(GetParam(), names[box.dims()], box);
           const Tensor centers = norm_numbers(x, 1, parts, groups, MemoryClass::workspace), equal = x.like(box);
           std::vector<std::vector<double>> values(static_cast<std::size_t>(centers.volume()));
           naive::for_elements(x, [&](const naive::At& at, Index i) {
             const Index part = parts == 1 ? 0 : at[0] - box[0].lo;
             const Index group = (at[1] - box[1].lo) / (box.extent(1) / groups);
-            values[static_cast<std::size_t>(part * groups + group)].push_back(x.get(i));
+            values[part * groups + group].push_back(x.get(i));
             equal.set(i, 1000.1 + static_cast<double>(part * groups + group));
           });
           backend->channel_centers(x, centers, {});
@@ -143,12 +143,11 @@ TEST_P(Norm, BiasesAreAddedToAndSummedOverEachChannel) {
     Generator random(5);
     for (const Box& box : boxes()) {
       SCOPED_TRACE(box.print());
-      const Tensor dy = random.tensor(GetParam(), names[static_cast<std::size_t>(box.dims())], box);
+      const Tensor dy = random.tensor(GetParam(), names[box.dims()], box);
       const Tensor db = random.tensor(GetParam(), "F", Box(Shape{{'F', box.extent(1)}}));
       std::vector<double> sums(static_cast<std::size_t>(box.extent(1))), bias(sums);
       for (std::size_t c = 0; c < bias.size(); ++c) bias[c] = db.get(static_cast<Index>(c));
-      naive::for_elements(
-          dy, [&](const naive::At& at, Index i) { sums[static_cast<std::size_t>(at[1] - box[1].lo)] += dy.get(i); });
+      naive::for_elements(dy, [&](const naive::At& at, Index i) { sums[at[1] - box[1].lo] += dy.get(i); });
       backend->bias_backward(dy, db, Write::add, {});
       for (std::size_t c = 0; c < sums.size(); ++c) {
         const double total = bias[c] + sums[c];
@@ -158,7 +157,7 @@ TEST_P(Norm, BiasesAreAddedToAndSummedOverEachChannel) {
       for (std::size_t c = 0; c < sums.size(); ++c) bias[c] = db.get(static_cast<Index>(c));
       backend->bias_forward(db, y, {});
       naive::for_elements(y, [&](const naive::At& at, Index i) {
-        const double expected = dy.get(i) + bias[static_cast<std::size_t>(at[1] - box[1].lo)];
+        const double expected = dy.get(i) + bias[at[1] - box[1].lo];
         EXPECT_NEAR(y.get(i), expected, tolerance(GetParam()) * (1 + std::abs(expected)));
       });
       backend->bias_backward(dy, db, Write::over, {});
@@ -177,7 +176,7 @@ TEST_P(Norm, ForwardAndBackwardAreTheirFormulas) {
         for (const Index groups : groups_of(box.extent(1)))
           for (const bool scaled : {false, true}) {
             SCOPED_TRACE(fmt::format("{} in {} parts and {} groups", box.print(), parts, groups));
-            const auto dims = names[static_cast<std::size_t>(box.dims())];
+            const auto dims = names[box.dims()];
             const Tensor x = random.tensor(GetParam(), dims, box), dy = random.tensor(GetParam(), dims, box);
             const Box channels(Shape{{'C', box.extent(1)}});
             const Tensor scale = random.tensor(GetParam(), "C", channels),
@@ -243,16 +242,16 @@ TEST(NormNumbers, StatisticsAreTheirFormulas) {
                  found = norm_numbers(x, 3, 2, 3, MemoryClass::workspace);
     const std::array first{6.0, 0.0, -3.0, 9.0, 3.0, 0.3}, second{18.0, 6.0, 3.0, 26.0, 3.0 - 1e-15, 12.0};
     for (Index i = 0; i < 6; ++i) {
-      sums.set(i, first[static_cast<std::size_t>(i)]);
-      sums.set(i + 6, second[static_cast<std::size_t>(i)]);
+      sums.set(i, first[i]);
+      sums.set(i + 6, second[i]);
       centers.set(i, static_cast<double>(i) - 2);
     }
     for (const Index count : {3, 0}) {
       backend->norm_moments(sums, centers, count, count, moments, {});
       backend->norm_statistics(moments, count, 0.25, found, {});
       for (Index i = 0; i < 6; ++i) {
-        const double d = count == 0 ? 0 : first[static_cast<std::size_t>(i)] / 3;
-        const double variance = count == 0 ? 1 : std::max(second[static_cast<std::size_t>(i)] / 3 - d * d, 0.0);
+        const double d = count == 0 ? 0 : first[i] / 3;
+        const double variance = count == 0 ? 1 : std::max(second[i] / 3 - d * d, 0.0);
         EXPECT_DOUBLE_EQ(found.get(i), count == 0 ? 0 : centers.get(i) + d);
         EXPECT_NEAR(found.get(i + 6), variance, 1e-15);
         EXPECT_GE(found.get(i + 6), 0);

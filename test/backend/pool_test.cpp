@@ -26,8 +26,8 @@ struct PoolCase {
     x[0] = {0, conv.x_extents[0]};
     const bool all = random.one_in(2);
     for (int i = 0; i < spatial; ++i) {
-      const Index n = conv.x_extents[static_cast<std::size_t>(5 - spatial + i)];
-      x[i + 2] = all ? Interval{0, n} : conv.slides[static_cast<std::size_t>(i)].inputs_of(conv.y[i + 2], {0, n});
+      const Index n = conv.x_extents[5 - spatial + i];
+      x[i + 2] = all ? Interval{0, n} : conv.slides[i].inputs_of(conv.y[i + 2], {0, n});
     }
     conv.text += " pool of " + x.print();
   }
@@ -53,14 +53,13 @@ TEST_P(Pool, IsTheNaiveLoops) {
   Generator random(static_cast<unsigned>(10 + GetParam()));
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
-    const auto names = naive::x_names[static_cast<std::size_t>(GetParam())];
+    const auto names = naive::x_names[GetParam()];
     for (int i = 0; i < 200; ++i) {
       const PoolCase c(random, GetParam(), i % 2 == 0 ? PoolKind::max : PoolKind::average);
       SCOPED_TRACE(c.conv.text);
       const Tensor global = random.tensor(DType::f64, names, [&] {
         Box box = c.x;
-        for (int d = 2; d < box.dims(); ++d)
-          box[d] = {0, c.conv.x_extents[static_cast<std::size_t>(5 - box.dims() + d)]};
+        for (int d = 2; d < box.dims(); ++d) box[d] = {0, c.conv.x_extents[5 - box.dims() + d]};
         return box;
       }());
       for (Index e = 0; e < global.volume(); ++e) global.set(e, std::round(4 * global.get(e)));  // gives equal maxima
@@ -84,7 +83,7 @@ TEST_P(Pool, GradientIsTheAdjoint) {
   Generator random(static_cast<unsigned>(20 + GetParam()));
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
-    const auto names = naive::x_names[static_cast<std::size_t>(GetParam())];
+    const auto names = naive::x_names[GetParam()];
     for (int i = 0; i < 100; ++i) {
       const PoolCase c(random, GetParam(), i % 2 == 0 ? PoolKind::max : PoolKind::average);
       SCOPED_TRACE(c.conv.text);

@@ -1,4 +1,4 @@
-#include "partita/base/plain_text.hpp"
+#include "src/base/plain_text.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // A program with a layer that fails on one rank only, during training. lone_error.py runs it.
-#include "partita/base/plain_text.hpp"
 #include "partita/partita.hpp"
+#include "src/base/plain_text.hpp"
 
 #include <sys/time.h>
 

@@ -1,10 +1,10 @@
 #include "test/support/collectives.hpp"
 #include "partita/base/dispatch.hpp"
 #include "partita/comm/counting.hpp"
-#include "partita/comm/threads.hpp"
 #include "src/comm/textbook/textbook.hpp"
+#include "src/comm/threads/threads.hpp"
 #include "strategies/cost/collective_cost.hpp"
-#include "strategies/cost/collective_traffic.hpp"
+#include "test/support/collective_traffic.hpp"
 
 #include <numeric>
 
@@ -27,14 +27,12 @@ Bytes stored(const std::vector<double>& values, DType dtype) {
   return bytes;
 }
 
-Index count_between(const CollectiveCall& call, int from, int to) {
-  return call.counts[static_cast<std::size_t>(from * call.ranks + to)];
-}
+Index count_between(const CollectiveCall& call, int from, int to) { return call.counts[from * call.ranks + to]; }
 Index total(const CollectiveCall& call) { return std::accumulate(call.counts.begin(), call.counts.end(), Index{0}); }
 
 /// The number of elements that a rank contributes.
 Index given(const CollectiveCall& call, int rank) {
-  if (call.verb == Verb::all_gather) return call.counts[static_cast<std::size_t>(rank)];
+  if (call.verb == Verb::all_gather) return call.counts[rank];
   if (call.verb != Verb::all_to_all) return total(call);
   Index sum = 0;
   for (int to = 0; to < call.ranks; ++to) sum += count_between(call, rank, to);
@@ -74,8 +72,7 @@ std::vector<double> expected(const CollectiveCall& call, int rank, ReduceOp op) 
   switch (call.verb) {
     case Verb::all_reduce: return combined(call, op);
     case Verb::broadcast: return input(call, call.root);
-    case Verb::reduce_scatter:
-      return part(combined(call, op), before(rank), call.counts[static_cast<std::size_t>(rank)]);
+    case Verb::reduce_scatter: return part(combined(call, op), before(rank), call.counts[rank]);
     default: break;
   }
   std::vector<double> all;

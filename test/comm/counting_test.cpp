@@ -1,6 +1,6 @@
 #include "partita/comm/counting.hpp"
 
-#include "partita/comm/threads.hpp"
+#include "src/comm/threads/threads.hpp"
 #include "test/support/collectives.hpp"
 
 using namespace partita;

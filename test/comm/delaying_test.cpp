@@ -1,7 +1,7 @@
 #include "src/comm/delaying.hpp"
 
-#include "partita/base/clock.hpp"
-#include "partita/comm/threads.hpp"
+#include "src/comm/threads/threads.hpp"
+#include "src/system/clock.hpp"
 #include "test/support/collectives.hpp"
 
 #include <chrono>

@@ -1,9 +1,9 @@
 // Compares SpatialConv and SpatialPool on thread ranks with the reference backend on one rank. Convolutions must agree
 // bit for bit, since all numbers are small integers. Windows, extents and layouts are random.
 #include "partita/distconv/conv.hpp"
-#include "partita/comm/threads.hpp"
 #include "partita/distconv/pool.hpp"
-#include "src/backend/reference.hpp"
+#include "src/backend/cpu/reference.hpp"
+#include "src/comm/threads/threads.hpp"
 #include "test/support/adjoint.hpp"
 
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ struct Case {
   bool pools() const {
     for (int d = 2; d < y.shape().dims(); ++d)
       for (Index o = 0; o < y.shape().extent(d); ++o)
-        if (!windows[static_cast<std::size_t>(d - 2)].reads(o, x.shape().extent(d))) return false;
+        if (!windows[d - 2].reads(o, x.shape().extent(d))) return false;
     return true;
   }
 
@@ -75,7 +75,7 @@ struct Case {
   Index between(Index lo, Index hi) { return std::uniform_int_distribution<Index>(lo, hi)(random); }
   template <class T>
   const T& pick(const std::vector<T>& from) {
-    return from[static_cast<std::size_t>(between(0, static_cast<Index>(from.size()) - 1))];
+    return from[between(0, static_cast<Index>(from.size()) - 1)];
   }
 
   /// Padding may exceed the window's reach, so that some outputs read only zeros; in every fourth case many do.

@@ -2,7 +2,7 @@
 // that sums in any order are exact.
 #include "partita/distconv/conv_transpose.hpp"
 
-#include "partita/comm/threads.hpp"
+#include "src/comm/threads/threads.hpp"
 #include "test/distconv/parts.hpp"
 
 using namespace partita;

@@ -1,7 +1,7 @@
 // Redistributions and convolutions on the test double of a device: exact, adjoint to each other, and without races.
-#include "partita/comm/threads.hpp"
 #include "partita/distconv/conv.hpp"
 #include "partita/tensor/redistribute.hpp"
+#include "src/comm/threads/threads.hpp"
 #include "test/support/adjoint.hpp"
 #include "test/support/grids.hpp"
 #include "test/support/lazy_backend.hpp"

@@ -1,11 +1,11 @@
 // Proves overlap with simulated times, so that neither cores nor memory matter: a transfer has a fixed latency, and a
 // kernel sleeps for a time proportional to its output. Without overlap a step takes transfer + compute. With overlap it
 // takes max(transfer, compute) + boundary.
-#include "partita/comm/threads.hpp"
 #include "partita/distconv/conv.hpp"
 #include "partita/distconv/pool.hpp"
-#include "src/backend/reference.hpp"
+#include "src/backend/cpu/reference.hpp"
 #include "src/comm/delaying.hpp"
+#include "src/comm/threads/threads.hpp"
 #include "test/support/adjoint.hpp"
 
 #include <gtest/gtest.h>

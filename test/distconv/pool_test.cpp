@@ -2,7 +2,7 @@
 // conv_test.cpp draws layouts and windows; here they are chosen.
 #include "partita/distconv/pool.hpp"
 
-#include "partita/comm/threads.hpp"
+#include "src/comm/threads/threads.hpp"
 #include "test/distconv/parts.hpp"
 
 using namespace partita;

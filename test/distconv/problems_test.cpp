@@ -1,7 +1,7 @@
 // The convolutions that a rank names for the choice of kernels can be described by arrays of their own, as a
 // measurement does: in = [0, in), out = [0, out), and the padding.
-#include "partita/backend/measure.hpp"
 #include "partita/distconv/conv_transpose.hpp"
+#include "src/backend/measure.hpp"
 #include "test/support/cases.hpp"
 
 #include <gtest/gtest.h>
@@ -104,7 +104,7 @@ TEST(Problems, OfDilatedAndStridedWindowsAreMeasured) {
     if (cut.m == 0) continue;
     SCOPED_TRACE(cut.print());
     const auto problems = problems_of(cut);
-    const ConvProblem& problem = problems[static_cast<std::size_t>(between(0, std::ssize(problems) - 1))];
+    const ConvProblem& problem = problems[between(0, std::ssize(problems) - 1)];
     if (backend->algorithms(problem).empty()) continue;
     const auto once = [](const std::function<void()>& run) {
       run();

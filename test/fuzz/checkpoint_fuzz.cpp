@@ -1,8 +1,8 @@
 // Arbitrary bytes are either loaded as a checkpoint or refused with an Error.
 #include "partita/base/error.hpp"
 #include "partita/comm/process_grid.hpp"
-#include "partita/comm/threads.hpp"
-#include "partita/train/run/checkpoint.hpp"
+#include "partita/train/checkpoint/checkpoint.hpp"
+#include "src/comm/threads/threads.hpp"
 #include "test/fuzz/memory_file.hpp"
 
 using namespace partita;

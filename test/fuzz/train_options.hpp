@@ -1,8 +1,8 @@
 #pragma once
 
+#include "src/cli/options/options_file.hpp"
+#include "src/cli/options/train_options.hpp"
 #include "src/cli/program/verbs.hpp"
-#include "src/cli/support/options_file.hpp"
-#include "src/cli/support/train_options.hpp"
 
 #include <string>
 #include <vector>

@@ -133,24 +133,24 @@ void expect_messages(const Halo& halo, const std::vector<std::set<Index>>& needs
   std::vector<TransferPlan> plans;
   for (int rank = 0; rank < ranks; ++rank) plans.push_back(halo.transfer(rank));
   for (int to = 0; to < ranks; ++to) {
-    const auto& needed = needs[static_cast<std::size_t>(to)];
+    const auto& needed = needs[to];
     ASSERT_EQ(halo.needed(to)[2], hull(needed)) << what << " of rank " << to;
-    auto received = plans[static_cast<std::size_t>(to)].recvs.begin();
+    auto received = plans[to].recvs.begin();
     for (int from = 0; from < ranks; ++from) {
       if (from == to) continue;
       std::set<Index> rows;
       for (const Index row : needed)
         if (const Interval owned = halo.owned(from)[2]; row >= owned.lo && row < owned.hi) rows.insert(row);
-      const auto& sends = plans[static_cast<std::size_t>(from)].sends;
+      const auto& sends = plans[from].sends;
       const auto sent =
           std::find_if(sends.begin(), sends.end(), [to](const Transfer& send) { return send.peer == to; });
       ASSERT_EQ(sent != sends.end(), !rows.empty()) << what << " from " << from << " to " << to;
       if (rows.empty()) continue;
       ASSERT_EQ(sent->box[2], hull(rows)) << what << " from " << from << " to " << to;
-      ASSERT_TRUE(received != plans[static_cast<std::size_t>(to)].recvs.end()) << what;
+      ASSERT_TRUE(received != plans[to].recvs.end()) << what;
       ASSERT_EQ(*received++, (Transfer{from, sent->box})) << what;
     }
-    ASSERT_TRUE(received == plans[static_cast<std::size_t>(to)].recvs.end()) << what;
+    ASSERT_TRUE(received == plans[to].recvs.end()) << what;
   }
 }
 

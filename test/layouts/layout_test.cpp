@@ -35,14 +35,14 @@ TEST(Layout, CutsInNestedBalancedBlocks) {
   // H: |0 1 2|3 4|5 6 7|8 9|, as drawn in layout.hpp
   const auto layout = Layout::parse("H@(y,x)", Shape{{'H', 10}}, Grid::parse("y=2 x=2"));
   const std::vector<Interval> expected{{0, 3}, {3, 5}, {5, 8}, {8, 10}};
-  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(layout.owned(rank)[0], expected[static_cast<std::size_t>(rank)]);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(layout.owned(rank)[0], expected[rank]);
 }
 
 TEST(Layout, TheOrderOfAxesDecidesWhoOwnsWhat) {
   const auto layout = Layout::parse("H@(x,y)", Shape{{'H', 5}}, Grid::parse("y=2 x=3"));
   // Cut over x: 0 1 | 2 3 | 4. Then each block is cut over y: 0|1, 2|3, 4|-.
   const std::vector<Interval> expected{{0, 1}, {2, 3}, {4, 5}, {1, 2}, {3, 4}, {5, 5}};
-  for (int rank = 0; rank < 6; ++rank) EXPECT_EQ(layout.owned(rank)[0], expected[static_cast<std::size_t>(rank)]);
+  for (int rank = 0; rank < 6; ++rank) EXPECT_EQ(layout.owned(rank)[0], expected[rank]);
 }
 
 /// Counts how many ranks own each element.

@@ -1,4 +1,4 @@
-#include "partita/layouts/notation.hpp"
+#include "layouts/notation.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/layouts/layout.hpp"

@@ -38,7 +38,7 @@ State fill(const Layout& layout) {
     const auto share = [&](Point p) {
       return place > 0 ? place + p.second : value(p) - (ranks - 1) * p.second - ranks * (ranks - 1) / 2;
     };
-    for (const auto& p : points(layout.owned(rank))) state[static_cast<std::size_t>(rank)][p] = share(p);
+    for (const auto& p : points(layout.owned(rank))) state[rank][p] = share(p);
   }
   return state;
 }
@@ -47,7 +47,7 @@ State fill(const Layout& layout) {
 Index sum_over(const State& state, const Grid& grid, int rank, AxisSet axes, Point p) {
   Index sum = 0;
   for (const int other : grid.group(rank, axes)) {
-    const auto& local = state[static_cast<std::size_t>(other)];
+    const auto& local = state[other];
     EXPECT_TRUE(local.contains(p)) << "a rank of the sum does not hold the element";
     if (local.contains(p)) sum += local.at(p);
   }
@@ -57,7 +57,7 @@ Index sum_over(const State& state, const Grid& grid, int rank, AxisSet axes, Poi
 /// Returns element p from a rank of the group that holds it.
 Index gathered(const State& state, const Grid& grid, int rank, AxisSet axes, Point p) {
   for (const int other : grid.group(rank, axes))
-    if (const auto& local = state[static_cast<std::size_t>(other)]; local.contains(p)) return local.at(p);
+    if (const auto& local = state[other]; local.contains(p)) return local.at(p);
   ADD_FAILURE() << "no rank of the group holds the element";
   return 0;
 }
@@ -67,7 +67,7 @@ Index gathered(const State& state, const Grid& grid, int rank, AxisSet axes, Poi
 Index sliced(const State& state, const RedistributionStep& step, int rank, Point p) {
   const AxisSet becomes = step.to.partial() & ~step.from.partial();
   const bool first = step.from.grid().group(rank, becomes)[0] == rank;
-  const auto& local = state[static_cast<std::size_t>(rank)];
+  const auto& local = state[rank];
   EXPECT_TRUE(local.contains(p)) << "the rank slices an element that it does not hold";
   return first && local.contains(p) ? local.at(p) : 0;
 }
@@ -84,7 +84,7 @@ Index exchanged(const State& state, const RedistributionStep& step, int rank, Po
   for (const auto& parts : {plan.recvs, plan.locals})
     for (const auto& [peer, box] : parts)
       for (const auto& q : points(box))
-        if (p == q) return state[static_cast<std::size_t>(peer)].at(p);
+        if (p == q) return state[peer].at(p);
   ADD_FAILURE() << "the element does not arrive";
   return 0;
 }
@@ -102,7 +102,7 @@ State run(const State& state, const RedistributionStep& step) {
   for (int rank = 0; rank < grid.size(); ++rank) {
     EXPECT_TRUE(step.verb != Verb::reduce_scatter || scattered(step, rank));
     for (const auto& p : points(step.to.owned(rank))) {
-      auto& element = after[static_cast<std::size_t>(rank)][p];
+      auto& element = after[rank][p];
       switch (step.verb) {
         case Verb::none: element = sliced(state, step, rank, p); break;
         case Verb::all_reduce:
@@ -121,10 +121,10 @@ State run(const State& state, const RedistributionStep& step) {
 bool has_layout(const State& state, const Layout& layout) {
   const auto& grid = layout.grid();
   for (int rank = 0; rank < grid.size(); ++rank) {
-    const auto& local = state[static_cast<std::size_t>(rank)];
+    const auto& local = state[rank];
     if (static_cast<Index>(local.size()) != layout.owned(rank).volume()) return false;
     for (const int other : grid.group(rank, layout.replicated()))
-      if (state[static_cast<std::size_t>(other)] != local) return false;
+      if (state[other] != local) return false;
     for (const auto& p : points(layout.owned(rank)))
       if (sum_over(state, grid, rank, layout.partial(), p) != value(p)) return false;
   }

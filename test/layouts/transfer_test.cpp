@@ -29,8 +29,7 @@ bool holds(const Box& box, Point p) {
 int nearest_owner(const std::vector<Box>& owned, Point p, int receiver, const Grid& grid) {
   int best = -1;
   for (int rank = 0; rank < grid.size(); ++rank)
-    if (holds(owned[static_cast<std::size_t>(rank)], p) &&
-        (best < 0 || grid.distance(rank, receiver) < grid.distance(best, receiver)))
+    if (holds(owned[rank], p) && (best < 0 || grid.distance(rank, receiver) < grid.distance(best, receiver)))
       best = rank;
   return best;
 }
@@ -50,7 +49,7 @@ void check_arrivals(const std::vector<Box>& owned, const std::vector<Box>& neede
   for (int rank = 0; rank < grid.size(); ++rank) {
     const auto plan = plan_transfer(owned, needed, rank, grid);
     std::map<Point, int> expected;
-    for (const auto& p : points(needed[static_cast<std::size_t>(rank)]))
+    for (const auto& p : points(needed[rank]))
       if (const int owner = nearest_owner(owned, p, rank, grid); owner >= 0) expected[p] = owner;
     EXPECT_EQ(arrivals(plan), expected);
     for (const auto& local : plan.locals) EXPECT_EQ(local.peer, rank);
@@ -69,8 +68,8 @@ void check_pairs(const std::vector<Box>& owned, const std::vector<Box>& needed, 
   for (int rank = 0; rank < grid.size(); ++rank) plans.push_back(plan_transfer(owned, needed, rank, grid));
   for (int a = 0; a < grid.size(); ++a)
     for (int b = 0; b < grid.size(); ++b) {
-      const auto sent = between(plans[static_cast<std::size_t>(a)].sends, b);
-      EXPECT_EQ(sent, between(plans[static_cast<std::size_t>(b)].recvs, a)) << a << " to " << b;
+      const auto sent = between(plans[a].sends, b);
+      EXPECT_EQ(sent, between(plans[b].recvs, a)) << a << " to " << b;
       EXPECT_TRUE(a != b || sent.empty());
     }
 }

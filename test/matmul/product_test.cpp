@@ -1,13 +1,13 @@
 // Runs products of small integers, for which sums in any order are exact, in random layouts on grids of 1 to 16 ranks
 // with every algorithm. Checks the result, and the messages and bytes that the plan predicts.
 #include "partita/matmul/product.hpp"
-#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
-#include "partita/base/rows.hpp"
 #include "partita/comm/counting.hpp"
-#include "partita/comm/threads.hpp"
-#include "src/backend/reference.hpp"
+#include "src/backend/cpu/reference.hpp"
 #include "src/comm/delaying.hpp"
+#include "src/comm/threads/threads.hpp"
+#include "src/device/rows.hpp"
+#include "src/system/clock.hpp"
 #include "test/support/adjoint.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
@@ -35,7 +35,7 @@ class Draw {
   Index below(Index n) { return static_cast<Index>(random_() % static_cast<std::uint64_t>(n)); }
   template <class T>
   const T& pick(const std::vector<T>& from) {
-    return from[static_cast<std::size_t>(below(static_cast<Index>(from.size())))];
+    return from[below(static_cast<Index>(from.size()))];
   }
   Index extent() { return pick(std::vector<Index>{0, 1, 1, 2, 3, 5, 7, 11, 13, 17}); }
 
@@ -162,8 +162,7 @@ void check(const ProductPlan& plan, Write write, Communicator& comm) {
   add(c.local, sum, {});
   grid.along(c.layout.partial()).all_reduce(sum.data(), sum.volume(), DType::f64, ReduceOp::sum, {}).wait();
   for_rows(sum, c.layout.shape(), [&](const Row& row) {
-    for (Index i = 0; i < row.length; ++i)
-      EXPECT_EQ(sum.get(row.offset + i * row.stride), expected[static_cast<std::size_t>(row.first + i)]);
+    for (Index i = 0; i < row.length; ++i) EXPECT_EQ(sum.get(row.offset + i * row.stride), expected[row.first + i]);
   });
 }
 
@@ -236,8 +235,7 @@ TEST(Product, ReplicasAgreeBitForBit) {
       Product(plan, here.rank()).run(*backend, here, a.local, b.local, c.local, Write::over);
       std::vector<float> first(c.local.as<float>(), c.local.as<float>() + c.local.volume());
       here.along(c.layout.replicated()).broadcast(first.data(), c.local.volume(), DType::f32, 0, {}).wait();
-      for (Index i = 0; i < c.local.volume(); ++i)
-        EXPECT_EQ(first[static_cast<std::size_t>(i)], c.local.as<float>()[i]);
+      for (Index i = 0; i < c.local.volume(); ++i) EXPECT_EQ(first[i], c.local.as<float>()[i]);
     });
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed << ", " << print(plan);
   }

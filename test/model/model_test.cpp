@@ -1,6 +1,6 @@
 #include "partita/base/optimizer.hpp"
 #include "partita/model/builtin/builtin.hpp"
-#include "partita/model/operators.hpp"
+#include "src/model/operators.hpp"
 #include "test/support/error_of.hpp"
 
 #include <gtest/gtest.h>
@@ -48,10 +48,10 @@ TEST(Builtin, SizesAreWhatWasAskedFor) {
   const Model m = resnet18({.extent = 64, .channels = 5, .classes = 7, .width = 0.5});
   const auto shapes = m.shapes(2);
   EXPECT_EQ(shapes[0].print(), "N=2 C=5 H=64 W=64");
-  EXPECT_EQ(shapes[static_cast<std::size_t>(m.find("res5b"))].print(), "N=2 C=256 H=2 W=2");
-  EXPECT_EQ(shapes[static_cast<std::size_t>(m.find("fc"))].print(), "N=2 C=7");
+  EXPECT_EQ(shapes[m.find("res5b")].print(), "N=2 C=256 H=2 W=2");
+  EXPECT_EQ(shapes[m.find("fc")].print(), "N=2 C=7");
   const Model mesh = mesh_tangling({.extent = 2048});
-  EXPECT_EQ(mesh.shapes(1)[static_cast<std::size_t>(mesh.find("conv6_1"))].print(), "N=1 C=128 H=32 W=32");
+  EXPECT_EQ(mesh.shapes(1)[mesh.find("conv6_1")].print(), "N=1 C=128 H=32 W=32");
   EXPECT_GE(mesh.find("conv6_5"), 0);
   expect_error([] { builtin_model("resnet5"); }, {"'resnet5'", "did you mean 'resnet50'"});
   expect_error([] { alexnet({.extent = 20}); }, {"layer 'pool2' (max_pool)", "does not fit"});
@@ -64,7 +64,7 @@ TEST(Builtin, SizesAreWhatWasAskedFor) {
 TEST(Model, ShapesOfTheBuiltInModel) {
   const Model m = fashion_cnn();
   const auto shapes = m.shapes(3);
-  const auto shape = [&](const char* name) { return shapes[static_cast<std::size_t>(m.find(name))].print(); };
+  const auto shape = [&](const char* name) { return shapes[m.find(name)].print(); };
   EXPECT_EQ(shape("image"), "N=3 C=1 H=28 W=28");
   EXPECT_EQ(shape("conv1"), "N=3 C=32 H=28 W=28");
   EXPECT_EQ(shape("pool1"), "N=3 C=32 H=14 W=14");

@@ -8,11 +8,13 @@ import sources
 # A module may include the modules named here and everything that those may include.
 MODULES = {
     "base": [],
+    "system": ["base"],
+    "device": ["system"],
     "layouts": ["base"],
     "model": ["layouts"],
-    "strategies": ["layouts", "model"],
-    "comm": ["base"],
-    "backend": ["base"],
+    "strategies": ["layouts", "model", "device"],
+    "comm": ["device"],
+    "backend": ["device"],
     "tensor": ["layouts", "comm"],
     "distconv": ["tensor", "backend"],
     "matmul": ["tensor", "backend"],
@@ -22,6 +24,16 @@ MODULES = {
 # The same inside a module, for its folders. "" is the module's own folder. A header lies in the deepest folder named.
 FOLDERS = {
     "layouts": {"": [], "product": [""]},
+    "comm": {
+        "": [],
+        "textbook": [""],
+        "job": [""],
+        "shared_memory": ["textbook"],
+        "threads": ["shared_memory", "job"],
+        "mpi": ["shared_memory", "job"],
+        "device": ["textbook", "job"],
+    },
+    "backend": {"": [], "common": [""], "cpu": ["common"], "gpu": ["common"]},
     "model": {"": [], "builtin": [""]},
     "strategies": {
         "declare": [],
@@ -33,11 +45,27 @@ FOLDERS = {
         "planner": ["cost"],
         "simgrid": ["cost"],
     },
-    "train": {"files": [], "kernels": [], "data": ["files"], "run": ["kernels", "data"], "measure": ["run"]},
-    "cli": {"": [], "support": [""], "verbs": ["support"], "program": ["verbs"]},
+    "train": {
+        "files": [],
+        "kernels": [],
+        "data": ["files"],
+        "": ["data"],
+        "checkpoint": ["", "files"],
+        "executor": ["kernels", "checkpoint"],
+        "trainer": ["executor", "data"],
+        "measure": ["trainer"],
+    },
+    "cli": {
+        "": [],
+        "files": [],
+        "options": ["", "files"],
+        "output": ["options"],
+        "verbs": ["output"],
+        "program": ["verbs"],
+    },
 }
 SEPARATE = "cli/verbs/"  # its folders do not include each other
-PURE = ["base", "layouts", "model", "strategies"]  # these decide without MPI and without a GPU
+PURE = ["base", "system", "device", "layouts", "model", "strategies"]  # these decide without MPI and without a GPU
 IMPURE = re.compile(r"^(mpi|cuda|cudnn|cublas|nccl)[\w./]*\.h")
 NO_MODULE = ("include/partita/partita.hpp", "src/pch.hpp")
 
@@ -89,11 +117,25 @@ def complaint(place, quote, included):
         return f"{module} must not include {included}: {module} may use {below}"
     if its == module:
         return wrong_folder(place, other)
-    return None if included.startswith("partita/") else f"{included} is private to {its}"
+    return None
+
+
+def unreachable():
+    """Complaints about headers that are installed, but that partita.hpp does not include, directly or not."""
+    reached, ahead = set(), ["partita/partita.hpp"]
+    while ahead:
+        header = ahead.pop()
+        if header not in reached:
+            reached.add(header)
+            ahead += [included for _, _, included in includes.of(sources.ROOT / "include" / header)
+                      if included.startswith("partita/")]
+    return [f"{sources.name(path)}: users cannot reach it from partita.hpp; a header that only the project includes "
+            "lies beside its source" for path in sources.files(["include"], sources.CODE)
+            if sources.name(path).removeprefix("include/") not in reached]
 
 
 def check():
-    complaints = []
+    complaints = unreachable()
     for path in sources.files(includes.FOLDERS, sources.CODE):
         name = sources.name(path)
         place = includes.place(name)

@@ -9,22 +9,22 @@ ROOMS = ["distconv", "src/comm", "src/tensor", "src/matmul", "src/train"]
 # Files that work in the memory of the CPU, and what for.
 HOST = {
     "src/comm/communicator.cpp": "texts on which ranks agree",
-    "src/comm/mpi_communicator.cpp": "a transport between the memory of CPUs",
+    "src/comm/mpi/mpi_communicator.cpp": "a transport between the memory of CPUs",
     "src/comm/shared_memory/": "a transport between the memory of CPUs",
     "src/comm/textbook/": "collectives in the memory of CPUs",
-    "src/comm/threads.cpp": "a transport between the memory of CPUs",
-    "src/comm/ucx_signals.cpp": "the address of a function",
-    "src/comm/witness.cpp": "addresses of sockets",
+    "src/comm/threads/threads.cpp": "a transport between the memory of CPUs",
+    "src/comm/job/ucx_signals.cpp": "the address of a function",
+    "src/comm/job/witness.cpp": "addresses of sockets",
     "src/tensor/dist_tensor.cpp": "first weights, and tensors of tests",
     "src/train/data/": "samples, as they come from files",
     "src/train/files/": "bytes of files",
     "src/train/measure/": "times and texts, which no device computes",
-    "src/train/run/announced.hpp": "lists of samples",
-    "src/train/run/class_counts.cpp": "scores that on_host() has brought",
-    "src/train/run/local_batch.cpp": "batches that the user's program fills and reads",
-    "src/train/run/logical_order.hpp": "bytes of checkpoints",
-    "src/train/run/replica_check.cpp": "weights that on_host() has brought, for their hashes",
-    "src/train/run/sample_values.hpp": "samples on their way to a batch",
+    "src/train/trainer/announced.hpp": "lists of samples",
+    "src/train/trainer/class_counts.cpp": "scores that on_host() has brought",
+    "src/train/trainer/local_batch.cpp": "batches that the user's program fills and reads",
+    "src/train/checkpoint/logical_order.hpp": "bytes of checkpoints",
+    "src/train/trainer/replica_check.cpp": "weights that on_host() has brought, for their hashes",
+    "src/train/trainer/sample_values.hpp": "samples on their way to a batch",
 }
 ACCESS = re.compile(r"\bas<[^;]*?>\(\)|\breinterpret_cast<|\bmem(?:cpy|move|set)\(|(?<!\bfield)\.(?:get|set)\([^)]")
 

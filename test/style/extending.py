@@ -14,7 +14,7 @@ import compiler
 import sources
 
 PAGE = sources.ROOT / "docs/extending.md"
-COMPILED = ["src/base/activation.cpp", "src/model/model.cpp", "src/backend/reference_activation.cpp"]
+COMPILED = ["src/base/activation.cpp", "src/model/model.cpp", "src/backend/cpu/reference_activation.cpp"]
 OPTIONS = ["-Dmpi=disabled", "-Dhdf5=disabled", "-Donednn=disabled", "-Dcuda=disabled", "-Dunity=on", "-Dunity_size=12"]
 
 

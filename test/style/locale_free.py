@@ -1,5 +1,5 @@
 """Checks that no number is read or written in the locale of the program: numbers are read by parse_number() of
-partita/base/plain_text.hpp (or std::from_chars) and printed by fmt. The C and C++ functions below use the locale, in
+src/base/plain_text.hpp (or std::from_chars) and printed by fmt. The C and C++ functions below use the locale, in
 which 0.5 may be written "0,5" and 1000 "1.000". Streams may read words and write text, but no numbers."""
 
 import re

@@ -1,5 +1,5 @@
-"""A function stands in the file of its header's name: what a/b.hpp declares is defined in a/b.cpp, or in a/b_*.cpp or
-a/b/*.cpp where it takes several files. Argument: ctags."""
+"""A function stands in the file of its header's name: what a/b.hpp declares is defined in a/b.cpp or, for a public
+header, in a folder of a; or in a/b_*.cpp or a/b/*.cpp where it takes several files. Argument: ctags."""
 
 import collections
 import re
@@ -11,9 +11,9 @@ import tags
 
 # Headers that list what several files define: operators, kernels, models, verbs.
 LISTS = {
-    "backend/backend.hpp": r"backend/onednn\.cpp",
+    "backend/backend.hpp": r"backend/cpu/(onednn|make_backend)\.cpp",
     "cli/main.hpp": r"cli/program/main\.cpp",
-    "cli/support/options.hpp": r"cli/verbs/(\w+)/\1\.cpp",
+    "cli/options/options.hpp": r"cli/verbs/(\w+)/\1\.cpp",
     "model/builtin/builtin.hpp": r"model/builtin/\w+\.cpp",
     "model/operators.hpp": r"model/\w+\.cpp",
     "strategies/schedule/generators/generate.hpp": r"strategies/schedule/generators/\w+\.cpp",
@@ -37,8 +37,9 @@ def parameters(tag):
 
 
 def stands_well(definition, header):
-    """Whether a source file may define what this header declares. Both are places, such as "comm/mpi.cpp"."""
-    stem = re.escape(header.removesuffix(".hpp"))
+    """Whether a source file may define what this header declares. Both are places, such as "comm/mpi/mpi.cpp"."""
+    folder, _, name = header.removesuffix(".hpp").rpartition("/")
+    stem = rf"{folder}/(?:\w+/)*{name}"
     return re.fullmatch(rf"{stem}(?:[_/]\w+)?\.cpp|{LISTS.get(header, stem + '.cpp')}", definition) is not None
 
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/base/device.hpp"
+#include "partita/device/device.hpp"
 #include "test/support/access_history.hpp"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "partita/backend/cuda.hpp"
-#include "partita/base/plain_text.hpp"
-#include "partita/base/tensor.hpp"
+#include "partita/device/tensor.hpp"
+#include "src/base/plain_text.hpp"
 
 #include <cstdlib>
 #include <cstring>

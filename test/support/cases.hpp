@@ -1,7 +1,7 @@
 // The number of cases of randomized tests: in a usual run, with --long, and under a sanitizer.
 #pragma once
 
-#include "partita/base/plain_text.hpp"
+#include "src/base/plain_text.hpp"
 
 #include <cstdint>
 #include <cstdlib>

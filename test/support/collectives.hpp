@@ -94,8 +94,8 @@ inline void check_all_gather(Communicator& comm) {
   const auto counts = uneven_counts(comm.size());
   std::vector<double> expected;
   for (int r = 0; r < comm.size(); ++r)
-    for (const double x : block(r, counts[static_cast<std::size_t>(r)])) expected.push_back(x);
-  const auto mine = block(comm.rank(), counts[static_cast<std::size_t>(comm.rank())]);
+    for (const double x : block(r, counts[r])) expected.push_back(x);
+  const auto mine = block(comm.rank(), counts[comm.rank()]);
   std::vector<double> all(expected.size());
   comm.all_gather(mine.data(), all.data(), counts, DType::f64, {}).wait();
   EXPECT_EQ(all, expected);
@@ -107,10 +107,10 @@ inline void check_reduce_scatter(Communicator& comm) {
   Index total = 0, first = 0;
   for (int r = 0; r < p; ++r) {
     if (r == comm.rank()) first = total;
-    total += counts[static_cast<std::size_t>(r)];
+    total += counts[r];
   }
   const auto all = block(comm.rank(), total);
-  std::vector<double> mine(static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]));
+  std::vector<double> mine(static_cast<std::size_t>(counts[comm.rank()]));
   comm.reduce_scatter(all.data(), mine.data(), counts, DType::f64, {}).wait();
   for (std::size_t i = 0; i < mine.size(); ++i)
     EXPECT_EQ(mine[i], 100.0 * p * (p - 1) / 2 + static_cast<double>(p * (first + static_cast<Index>(i))));
@@ -235,7 +235,7 @@ inline void check_sums_in_order(Communicator& comm) {
   const int p = comm.size(), me = comm.rank();
   const Shape shape{{'N', 3}, {'L', 70001}};  // more than a transport sends at once
   const Box all(shape);
-  const auto part = [](int rank) { return std::array{1.0, 1e16, -1e16, 3.0}[static_cast<std::size_t>(rank % 4)]; };
+  const auto part = [](int rank) { return std::array{1.0, 1e16, -1e16, 3.0}[rank % 4]; };
   const Tensor from(DType::f64, shape.names(), all), sum = from.like(all), copy = from.like(all);
   for (Index i = 0; i < from.volume(); ++i) from.set(i, part(me));
   std::vector<Transfer> sends, recvs;
@@ -271,8 +271,7 @@ inline void check_split(Communicator& comm) {
   std::vector<std::int32_t> order(static_cast<std::size_t>(members));
   const std::int32_t mine = comm.rank();
   half->all_gather(&mine, order.data(), std::vector<Index>(order.size(), 1), DType::i32, {}).wait();
-  for (int i = 0; i < members; ++i)
-    EXPECT_EQ(order[static_cast<std::size_t>(i)], comm.rank() % 2 + 2 * (members - 1 - i));
+  for (int i = 0; i < members; ++i) EXPECT_EQ(order[i], comm.rank() % 2 + 2 * (members - 1 - i));
   for (auto* part : {half.get(), alone.get()}) {
     check_exchange(*part);
     check_all_reduce(*part);

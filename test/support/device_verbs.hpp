@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/base/tensor.hpp"
+#include "partita/device/tensor.hpp"
 #include "test/support/collectives.hpp"
 #include "test/support/lazy_device.hpp"
 
@@ -45,7 +45,7 @@ inline std::vector<std::vector<double>> all_verbs(Communicator& comm, LazyDevice
 
   const Tensor sum = rank.upload(values);
   comm.all_reduce(sum.data(), verb_elements, DType::f64, ReduceOp::sum, rank.stream).wait(rank.stream);
-  const Tensor share = rank.tensor(counts[static_cast<std::size_t>(me)]);
+  const Tensor share = rank.tensor(counts[me]);
   auto under_way = comm.reduce_scatter(sum.data(), share.data(), counts, DType::f64, rank.stream);
   const Tensor other = rank.upload(values);  // computing while the sum is under way
   under_way.wait(rank.stream);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/backend/cuda/libraries/conv_plan.hpp"
+#include "src/backend/gpu/cuda/libraries/conv_plan.hpp"
 #include "test/support/source_folder.hpp"
 
 #include <fstream>

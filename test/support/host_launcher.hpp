@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/backend/functors/launcher.hpp"
+#include "src/backend/gpu/functors/launcher.hpp"
 
 #include <array>
 #include <limits>

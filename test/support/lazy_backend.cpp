@@ -1,12 +1,12 @@
 #include "test/support/lazy_backend.hpp"
 
-#include "src/backend/functor_backend/convolution.hpp"
-#include "src/backend/functor_backend/elementwise.hpp"
-#include "src/backend/functor_backend/losses.hpp"
-#include "src/backend/functor_backend/normalization.hpp"
-#include "src/backend/functor_backend/pooling.hpp"
-#include "src/backend/functor_backend/resampling.hpp"
-#include "src/backend/functor_backend/updates.hpp"
+#include "src/backend/gpu/functor_backend/convolution.hpp"
+#include "src/backend/gpu/functor_backend/elementwise.hpp"
+#include "src/backend/gpu/functor_backend/losses.hpp"
+#include "src/backend/gpu/functor_backend/normalization.hpp"
+#include "src/backend/gpu/functor_backend/pooling.hpp"
+#include "src/backend/gpu/functor_backend/resampling.hpp"
+#include "src/backend/gpu/functor_backend/updates.hpp"
 #include "test/support/host_launcher.hpp"
 
 #include <functional>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "partita/comm/device_threads.hpp"
-#include "partita/comm/staged.hpp"
-#include "partita/train/run/processor.hpp"
+#include "partita/train/trainer/processor.hpp"
+#include "src/comm/device/device_threads.hpp"
+#include "src/comm/device/staged.hpp"
 #include "test/support/functors.hpp"
 #include "test/support/lazy_device.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "partita/base/capture.hpp"
 #include "partita/base/error.hpp"
+#include "src/device/capture.hpp"
 #include "test/support/accesses.hpp"
 #include "test/support/device_memory.hpp"
 #include "test/support/lazy_engine.hpp"

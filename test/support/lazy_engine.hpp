@@ -1,7 +1,7 @@
 #pragma once
 
-#include "partita/base/device.hpp"
 #include "partita/base/error.hpp"
+#include "partita/device/device.hpp"
 #include "test/support/access_history.hpp"
 
 #include <deque>

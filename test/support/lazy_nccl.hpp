@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/comm/nccl_communicator.hpp"
+#include "src/comm/device/nccl_communicator.hpp"
 #include "test/support/accesses.hpp"
 #include "test/support/lazy_device.hpp"
 
@@ -37,7 +37,7 @@ class LazyWire {
       open->parties.resize(static_cast<std::size_t>(size));
     }
     const auto joint = open;
-    joint->parties[static_cast<std::size_t>(place)] = party;
+    joint->parties[place] = party;
     joint->what = std::move(act);
     if (++joint->joined == size) open_.erase(key);
     return joint;
@@ -121,14 +121,14 @@ class LazyNccl final : public NcclLibrary {
     if (of(comm).rank == root) accesses.push_back(range(to, bytes(count, dtype), true));
     together("reduce", comm, stream, std::move(accesses), {from, to}, [=](const std::vector<Party>& parties) {
       const auto sum = combined(parties, 0, count, dtype, Combine::add);
-      copy(sum.data(), parties[static_cast<std::size_t>(root)].to, sum.size());
+      copy(sum.data(), parties[root].to, sum.size());
     });
   }
   void broadcast(const void* from, void* to, Index count, DType dtype, int root, Comm comm, Stream stream) override {
     std::vector<Access> accesses{range(to, bytes(count, dtype), true)};
     if (of(comm).rank == root && from != to) accesses.push_back(range(from, bytes(count, dtype), false));
     together("broadcast", comm, stream, std::move(accesses), {from, to}, [=](const std::vector<Party>& parties) {
-      const void* source = parties[static_cast<std::size_t>(root)].from;
+      const void* source = parties[root].from;
       for (const Party& party : parties)
         if (party.to != source) copy(source, party.to, bytes(count, dtype));
     });

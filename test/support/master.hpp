@@ -4,11 +4,12 @@
 // the results with a serial run and with the plan's predictions.
 
 #include "partita/base/philox.hpp"
-#include "partita/comm/threads.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
-#include "partita/train/run/trainer.hpp"
+#include "partita/train/trainer/trainer.hpp"
+#include "src/comm/threads/threads.hpp"
+#include "src/train/executor/executor.hpp"
 #include "test/support/random_case.hpp"
 
 #include <gtest/gtest.h>
@@ -138,7 +139,7 @@ using ProcessorOf = std::function<Processor(Communicator&)>;
 inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Communicator& comm, bool overlap,
                            Weights weights = Weights::drawn, Outputs outputs = Outputs::kept,
                            const ProcessorOf& processor = {}) {
-  const Shape scores = drawn.model.shapes(1)[static_cast<std::size_t>(drawn.model.layers().back().inputs[0])];
+  const Shape scores = drawn.model.shapes(1)[drawn.model.layers().back().inputs[0]];
   DrawnData data(sample_of(drawn.model), drawn.model.layers().back().op->target(scores), steps * drawn.batch,
                  scores['C']);
   TrainerOptions options;
@@ -298,7 +299,7 @@ inline void expect_predicted(const Plan& plan, int rank, const RankResult& resul
   for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer)
     for (const auto& item : layer_traffic(plan, layer, rank))
       for (int step = 0; step < steps; ++step)
-        predicted[{plan.layers[static_cast<std::size_t>(layer)].name + " " + item.role, item.verb}] += item.traffic;
+        predicted[{plan.layers[layer].name + " " + item.role, item.verb}] += item.traffic;
   const auto print = [](const auto& counts) {
     std::string text;
     for (const auto& [key, traffic] : counts)

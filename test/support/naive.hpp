@@ -33,7 +33,7 @@ struct Array {
   double& operator()(const At& at) {
     Index i = 0;
     for (std::size_t d = 0; d < 5; ++d) i = i * extents[d] + at[d];
-    return values[static_cast<std::size_t>(i)];
+    return values[i];
   }
   double get(const At& at) const { return holds(at) ? const_cast<Array&>(*this)(at) : 0; }
 };
@@ -122,7 +122,7 @@ void for_elements(const Tensor& tensor, F&& f) {
   const auto visit = [&](auto&& self, int d) -> void {
     if (d == box.dims()) return f(spread(tensor, at), tensor.offset(at));
     for (Index i = box[d].lo; i < box[d].hi; ++i) {
-      at[static_cast<std::size_t>(d)] = i;
+      at[d] = i;
       self(self, d + 1);
     }
   };

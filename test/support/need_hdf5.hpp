@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/train/run/checkpoint.hpp"
+#include "partita/train/checkpoint/checkpoint.hpp"
 
 #include <gtest/gtest.h>
 

@@ -47,7 +47,7 @@ class RandomCase {
   bool chance(double p) { return std::uniform_real_distribution<double>(0, 1)(random_) < p; }
   template <class T>
   const T& pick(const std::vector<T>& from) {
-    return from[static_cast<std::size_t>(between(0, static_cast<Index>(from.size()) - 1))];
+    return from[between(0, static_cast<Index>(from.size()) - 1)];
   }
 
   /// Returns true for the errors that a drawn rule may cause: it shards within a group of channels, or its layouts do
@@ -71,8 +71,7 @@ class RandomCase {
       if (!equal_grids) grid.clear();
       if (grid.empty())
         for (const auto& axis : strategy.grid().names()) grid += fmt::format("{}={} ", axis, between(1, 2));
-      strategy.group({layers[static_cast<std::size_t>(first)].name, layers[static_cast<std::size_t>(end)].name,
-                      Grid::parse(grid)});
+      strategy.group({layers[first].name, layers[end].name, Grid::parse(grid)});
       first = end + 1;
     }
   }
@@ -102,8 +101,7 @@ class RandomCase {
     for (int attempt = 0; attempt < 5; ++attempt) {
       LayerRule rule;
       if (chance(0.85)) rule.output = draw_layout(layer, shapes[i]);
-      if (chance(0.15) && !layer.inputs.empty())
-        rule.input = draw_layout(layer, shapes[static_cast<std::size_t>(layer.inputs[0])]);
+      if (chance(0.15) && !layer.inputs.empty()) rule.input = draw_layout(layer, shapes[layer.inputs[0]]);
       if (chance(0.15) && layer.op->kind() == "linear" && strategy.grid().axes() > 0)
         rule.output = "sum@" + pick(strategy.grid().names());
       if (chance(0.4) && layer.op->kind() == "linear") rule.weights = draw_weights(layer, shapes);
@@ -124,7 +122,7 @@ class RandomCase {
   }
 
   std::string draw_weights(const Layer& layer, const std::vector<Shape>& shapes) {
-    const std::array inputs{shapes[static_cast<std::size_t>(layer.inputs[0])]};
+    const std::array inputs{shapes[layer.inputs[0]]};
     return draw_layout(layer, layer.op->weights(inputs)[0].shape);
   }
 
@@ -235,7 +233,7 @@ class RandomCase {
 
   Activation draw_activation() {
     const auto kinds = Activation::kinds();
-    return {kinds[static_cast<std::size_t>(between(0, std::ssize(kinds) - 1))], 0.3};
+    return {kinds[between(0, std::ssize(kinds) - 1)], 0.3};
   }
 
   Value draw_layer(Model& m, Value t, const std::string& name) {
@@ -286,7 +284,7 @@ class RandomCase {
     }
   }
 
-  static Index channels_of(const Model& m, Value t) { return m.shapes(1)[static_cast<std::size_t>(t.layer)]['C']; }
+  static Index channels_of(const Model& m, Value t) { return m.shapes(1)[t.layer]['C']; }
 
   /// Returns a convolution that keeps the shape, so that its output can be added to its input.
   Conv same_shape(const Model& m, Value t) {

@@ -2,6 +2,7 @@
 
 // What the tests of replicas on thread ranks and on MPI ranks share.
 
+#include "partita/train/checkpoint/checkpoint.hpp"
 #include "test/support/master.hpp"
 
 #include <array>
@@ -10,7 +11,7 @@
 namespace partita::test {
 
 inline DrawnData data_of(const Model& model, Index samples) {
-  const Shape scores = model.shapes(1)[static_cast<std::size_t>(model.layers().back().inputs[0])];
+  const Shape scores = model.shapes(1)[model.layers().back().inputs[0]];
   return {sample_of(model), model.layers().back().op->target(scores), samples, scores['C']};
 }
 

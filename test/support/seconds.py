@@ -18,7 +18,7 @@ def part_of(output):
     folder = output.split("/")
     target = next((name for name in folder if name.endswith(".p")), "")
     if "cuda" in folder:
-        return "src/backend/cuda"
+        return "src/backend/gpu/cuda"
     if folder[0] == "test":
         found = re.match(r"(?:unit|threads|mpi)_([a-z]+)", target)
         return f"test/{found[1]}" if found else "test/support"

@@ -2,8 +2,8 @@
 
 #include "partita/base/error.hpp"
 #include "partita/comm/counting.hpp"
-#include "partita/comm/threads.hpp"
 #include "partita/layouts/halo.hpp"
+#include "src/comm/threads/threads.hpp"
 #include "test/support/adjoint.hpp"
 #include "test/support/grids.hpp"
 
@@ -56,7 +56,7 @@ struct Case {
   }
 };
 
-const Box& at(const std::vector<Box>& boxes, int rank) { return boxes[static_cast<std::size_t>(rank)]; }
+const Box& at(const std::vector<Box>& boxes, int rank) { return boxes[rank]; }
 
 /// Checks that every element that the plan brings to a rank has its value, and that the traffic is what the halo
 /// predicts. Elements between the taps of dilated windows do not come.

@@ -2,7 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/comm/counting.hpp"
-#include "partita/comm/threads.hpp"
+#include "src/comm/threads/threads.hpp"
 #include "test/support/adjoint.hpp"
 #include "test/support/grids.hpp"
 

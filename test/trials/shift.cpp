@@ -1,8 +1,8 @@
 // Prints the loss of a step in f64 or f32 for a normalization of mean + deviation * noise, by mean and grid. Arguments:
 // the kind of normalization, the deviation, the data type, and the means. The type "rounded" is f64 for inputs that are
 // rounded to f32. numerics.py knows the right values: the loss does not depend on the mean.
-#include "partita/base/plain_text.hpp"
 #include "partita/partita.hpp"
+#include "src/base/plain_text.hpp"
 
 #include <fmt/format.h>
 

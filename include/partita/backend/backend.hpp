@@ -5,8 +5,8 @@
 #include "partita/base/optimizer.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/base/resampling.hpp"
-#include "partita/base/tensor.hpp"
 #include "partita/base/window.hpp"
+#include "partita/device/tensor.hpp"
 
 #include <array>
 #include <memory>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "partita/backend/backend.hpp"
-#include "partita/base/device.hpp"
+#include "partita/device/device.hpp"
 
 #include <memory>
 #include <span>

@@ -2,7 +2,7 @@
 
 #include "partita/backend/cuda.hpp"
 #include "partita/base/host_device.hpp"
-#include "partita/base/tensor.hpp"
+#include "partita/device/tensor.hpp"
 
 #include <initializer_list>
 #include <string_view>

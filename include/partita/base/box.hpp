@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace partita {
@@ -34,8 +35,8 @@ class Box {
   explicit Box(const Shape& shape);
 
   int dims() const { return dims_; }
-  Interval& operator[](int d) { return sides_[static_cast<std::size_t>(d)]; }
-  const Interval& operator[](int d) const { return sides_[static_cast<std::size_t>(d)]; }
+  Interval& operator[](int d) { return sides_[d]; }
+  const Interval& operator[](int d) const { return sides_[d]; }
   Index extent(int d) const { return (*this)[d].extent(); }
   bool empty() const;
   /// Returns the number of elements.
@@ -60,5 +61,11 @@ Box intersect(const Box& a, const Box& b);
 /// Returns `whole` without `hole` as disjoint boxes, at most two per dimension. The boxes below and above `hole` in
 /// dimension 0 come first and have the full width of `whole` in the other dimensions.
 std::vector<Box> subtract(const Box& whole, const Box& hole);
+
+/// Returns the dimensions of a tensor in memory, the slowest first: channels vary fastest.
+std::array<int, max_dims> memory_order(std::string_view names);
+/// Returns true if the elements of `part`, which lies inside `whole`, are contiguous in the memory of a tensor that
+/// holds `whole`.
+bool is_run(std::string_view names, const Box& whole, const Box& part);
 
 }  // namespace partita

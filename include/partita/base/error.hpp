@@ -29,11 +29,6 @@ class DeviceError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Returns what the exception that is being handled says. If memory ran out, this is a sentence with sizes and
-/// remedies. For what is not a std::exception, or says nothing, it names the type. It is never empty.
-/// @pre A catch block calls it.
-std::string message_of_exception();
-
 /// Throws an Error with a formatted message.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {

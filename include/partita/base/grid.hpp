@@ -32,7 +32,7 @@ class Grid {
   int first_rank() const { return first_rank_; }
   int axes() const { return static_cast<int>(axes_->extents.size()); }
   const std::string& name(int axis) const;
-  int extent(int axis) const { return axes_->extents[static_cast<std::size_t>(axis)]; }
+  int extent(int axis) const { return axes_->extents[axis]; }
   /// Returns the position of the axis called `name`, or -1.
   int find(std::string_view name) const;
   const std::vector<std::string>& names() const;
@@ -40,7 +40,7 @@ class Grid {
   AxisSet all() const { return (AxisSet{1} << axes()) - 1; }
 
   /// The difference in rank between neighbors along `axis`.
-  int stride(int axis) const { return axes_->strides[static_cast<std::size_t>(axis)]; }
+  int stride(int axis) const { return axes_->strides[axis]; }
   /// The coordinate of `rank` along `axis`.
   int coordinate(int rank, int axis) const { return rank / stride(axis) % extent(axis); }
   /// Returns the ranks whose coordinates equal those of `rank` except along `axes`, in ascending order. `rank` itself

@@ -30,8 +30,8 @@ class Shape {
   void push_back(Dim dim);
 
   int dims() const { return dims_; }
-  char name(int d) const { return names_[static_cast<std::size_t>(d)]; }
-  Index extent(int d) const { return extents_[static_cast<std::size_t>(d)]; }
+  char name(int d) const { return names_[d]; }
+  Index extent(int d) const { return extents_[d]; }
   /// Returns the position of the dimension called `name`, or -1.
   int find(char name) const;
   bool has(char name) const { return find(name) >= 0; }

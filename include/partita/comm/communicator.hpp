@@ -1,10 +1,10 @@
 #pragma once
 
 #include "partita/base/error.hpp"
-#include "partita/base/tensor.hpp"
 #include "partita/base/traffic.hpp"
 #include "partita/base/transfer.hpp"
 #include "partita/base/types.hpp"
+#include "partita/device/tensor.hpp"
 
 #include <cstddef>
 #include <functional>

@@ -38,7 +38,7 @@ class Layout {
   const Shape& shape() const { return shape_; }
   const Grid& grid() const { return grid_; }
   /// The axes that shard dimension d, major first.
-  const AxisList& axes(int d) const { return axes_[static_cast<std::size_t>(d)]; }
+  const AxisList& axes(int d) const { return axes_[d]; }
   /// The axes that shard dimension d, as a set.
   AxisSet sharding(int d) const;
   /// The axes that shard the dimension named `dim`; empty if the shape lacks it.

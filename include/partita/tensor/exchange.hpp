@@ -1,7 +1,7 @@
 #pragma once
 
-#include "partita/base/tensor.hpp"
 #include "partita/comm/communicator.hpp"
+#include "partita/device/tensor.hpp"
 #include "partita/layouts/transfer.hpp"
 
 namespace partita {

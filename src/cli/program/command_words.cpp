@@ -1,11 +1,11 @@
 #include "src/cli/program/command_words.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/plain_text.hpp"
+#include "src/base/plain_text.hpp"
+#include "src/cli/files/text_file.hpp"
+#include "src/cli/options/command_line.hpp"
+#include "src/cli/options/options_file.hpp"
 #include "src/cli/program/verbs.hpp"
-#include "src/cli/support/command_line.hpp"
-#include "src/cli/support/options_file.hpp"
-#include "src/cli/support/text_file.hpp"
 
 #include <fmt/ranges.h>
 

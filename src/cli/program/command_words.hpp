@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/cli/support/program.hpp"
+#include "src/cli/options/command.hpp"
 
 #include <set>
 #include <string>

@@ -1,10 +1,10 @@
 #include "src/cli/program/completion.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/plain_text.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/schedule/generators.hpp"
-#include "src/cli/support/command_line.hpp"
+#include "src/base/plain_text.hpp"
+#include "src/cli/options/command_line.hpp"
 
 #include <fmt/ranges.h>
 

@@ -2,14 +2,15 @@
 
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
-#include "partita/comm/ucx_signals.hpp"
+#include "src/cli/options/command_line.hpp"
 #include "src/cli/program/command_words.hpp"
 #include "src/cli/program/completion.hpp"
 #include "src/cli/program/man_page.hpp"
 #include "src/cli/program/messages.hpp"
 #include "src/cli/program/run_ranks.hpp"
 #include "src/cli/program/verbs.hpp"
-#include "src/cli/support/command_line.hpp"
+#include "src/comm/job/ucx_signals.hpp"
+#include "src/device/exception_message.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

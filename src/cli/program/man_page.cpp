@@ -1,7 +1,7 @@
 #include "src/cli/program/man_page.hpp"
 
-#include "partita/base/plain_text.hpp"
-#include "src/cli/support/command_line.hpp"
+#include "src/base/plain_text.hpp"
+#include "src/cli/options/command_line.hpp"
 #include "src/cli/version.hpp"
 
 #include <fmt/format.h>

@@ -1,14 +1,15 @@
 #include "src/cli/program/run_ranks.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/launched_rank.hpp"
 #include "partita/comm/mpi.hpp"
-#include "partita/comm/peer_failed.hpp"
 #include "partita/comm/thread_ranks.hpp"
+#include "src/base/launched_rank.hpp"
+#include "src/cli/files/text_file.hpp"
+#include "src/cli/options/option_values.hpp"
 #include "src/cli/program/messages.hpp"
 #include "src/cli/program/verbs.hpp"
-#include "src/cli/support/lasting_output.hpp"
-#include "src/cli/support/threads.hpp"
+#include "src/comm/job/peer_failed.hpp"
+#include "src/device/exception_message.hpp"
 
 #include <atomic>
 #include <chrono>

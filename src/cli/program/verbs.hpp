@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/cli/support/command.hpp"
+#include "src/cli/options/command.hpp"
 
 #include <memory>
 #include <span>

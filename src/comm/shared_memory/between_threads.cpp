@@ -1,7 +1,7 @@
 #include "src/comm/shared_memory/between_threads.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/memory.hpp"
+#include "partita/device/memory.hpp"
 
 #include <sys/mman.h>
 

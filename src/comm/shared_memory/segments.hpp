@@ -17,7 +17,7 @@ class Segments {
   Segments& operator=(const Segments&) = delete;
 
   /// The segment of a rank, in the address space of this process. It begins at a page and is zero at first.
-  std::byte* of(int rank) const { return parts_[static_cast<std::size_t>(rank)]; }
+  std::byte* of(int rank) const { return parts_[rank]; }
 
  private:
   std::vector<std::byte*> parts_;

@@ -114,7 +114,7 @@ class SharedCollective final : public SharedOperation {
 
   int ranks() const { return static_cast<int>(counts_.size()); }
   Index element() const { return size_of(dtype_); }
-  Index own_offset() const { return offsets_[static_cast<std::size_t>(rank_)]; }
+  Index own_offset() const { return offsets_[rank_]; }
   /// Returns the address of element `begin` of the whole array in the input. The input of a gather is the own block
   /// only.
   const std::byte* input(Index begin) const {

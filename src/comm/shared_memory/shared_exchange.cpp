@@ -65,25 +65,25 @@ std::byte* SharedExchange::slot(std::size_t from, std::size_t to, Index piece) c
 SharedExchange::Pieces::Pieces(const Tensor& tensor, const Box& box, Index most) : box_(box), order_(tensor.order()) {
   Index inner = 1;
   for (cut_ = box.dims() - 1; cut_ > 0; --cut_) {
-    const Index extent = box.extent(order_[static_cast<std::size_t>(cut_)]);
+    const Index extent = box.extent(order_[cut_]);
     if (inner * extent > most) break;
     inner *= extent;
   }
-  const Index extent = box.extent(order_[static_cast<std::size_t>(cut_)]);
+  const Index extent = box.extent(order_[cut_]);
   chunk_ = std::clamp(most / inner, Index{1}, extent);
   count_ = (extent + chunk_ - 1) / chunk_;
-  for (int i = 0; i < cut_; ++i) count_ *= box.extent(order_[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < cut_; ++i) count_ *= box.extent(order_[i]);
 }
 
 Box SharedExchange::Pieces::operator[](Index i) const {
   Box piece = box_;
-  const int d = order_[static_cast<std::size_t>(cut_)];
+  const int d = order_[cut_];
   const Index chunks = (box_.extent(d) + chunk_ - 1) / chunk_;
   const Index lo = box_[d].lo + i % chunks * chunk_;
   piece[d] = {lo, std::min(lo + chunk_, box_[d].hi)};
   i /= chunks;
   for (int at = cut_ - 1; at >= 0; --at) {
-    const int outer = order_[static_cast<std::size_t>(at)];
+    const int outer = order_[at];
     const Index place = box_[outer].lo + i % box_.extent(outer);
     piece[outer] = {place, place + 1};
     i /= box_.extent(outer);
@@ -109,7 +109,7 @@ void SharedExchange::queue(std::vector<std::deque<Message>>& queues, const Tenso
   if (box.empty()) return;
   const Index most = slot_bytes_ / size_of(tensor.dtype());
   const Index place = &queues == &in_ ? operation->listed++ : 0;
-  queues[static_cast<std::size_t>(peer)].push_back({tensor, Pieces(tensor, box, most), operation, place});
+  queues[peer].push_back({tensor, Pieces(tensor, box, most), operation, place});
   ++operation->open;
 }
 

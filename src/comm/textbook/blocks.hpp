@@ -29,7 +29,7 @@ class Blocks {
   std::span<Byte> operator[](int block) const { return range(block, block + 1); }
   /// Returns the bytes of the blocks `first` to `last` - 1, which are contiguous.
   std::span<Byte> range(int first, int last) const {
-    const Index begin = bounds_[static_cast<std::size_t>(first)], end = bounds_[static_cast<std::size_t>(last)];
+    const Index begin = bounds_[first], end = bounds_[last];
     return {data_ + begin, static_cast<std::size_t>(end - begin)};
   }
   std::span<Byte> all() const { return range(0, static_cast<int>(bounds_.size()) - 1); }
@@ -65,8 +65,7 @@ inline std::vector<Index> balanced(Index count, int parts) {
 /// Returns, for each place of a fold, the sum of the counts of its ranks.
 inline std::vector<Index> folded(const Fold& fold, std::span<const Index> counts) {
   std::vector<Index> sums(static_cast<std::size_t>(fold.core));
-  for (int rank = 0; rank < static_cast<int>(counts.size()); ++rank)
-    sums[static_cast<std::size_t>(fold.place(rank))] += counts[static_cast<std::size_t>(rank)];
+  for (int rank = 0; rank < static_cast<int>(counts.size()); ++rank) sums[fold.place(rank)] += counts[rank];
   return sums;
 }
 

@@ -123,7 +123,7 @@ void reduce_scatter_pairwise(Communicator& comm, const void* all, std::span<std:
                              std::span<const Index> counts, const Sum& sum) {
   const int rank = comm.rank(), size = comm.size();
   const auto parts = blocks(all, counts, sum.dtype);
-  const std::vector<Index> same(static_cast<std::size_t>(size), counts[static_cast<std::size_t>(rank)]);
+  const std::vector<Index> same(static_cast<std::size_t>(size), counts[rank]);
   std::vector<std::byte> buffer(static_cast<std::size_t>(size) * local.size());
   const auto arrived = blocks(buffer.data(), same, sum.dtype);
   copy(parts[rank], arrived[rank]);
@@ -172,7 +172,7 @@ void reduce_scatter(Communicator& comm, const void* all, void* local, std::span<
                     CollectiveAlgorithm algorithm) {
   check_algorithm(Verb::reduce_scatter, algorithm);
   const Sum sum{dtype, ReduceOp::sum};
-  const auto mine = buffer_of(local, counts[static_cast<std::size_t>(comm.rank())], dtype);
+  const auto mine = buffer_of(local, counts[comm.rank()], dtype);
   if (algorithm == CollectiveAlgorithm::pairwise) return reduce_scatter_pairwise(comm, all, mine, counts, sum);
   const auto whole = blocks(all, counts, dtype).all();
   std::vector<std::byte> work(whole.begin(), whole.end());

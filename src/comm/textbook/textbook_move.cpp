@@ -85,7 +85,7 @@ void all_to_all_bruck(Communicator& comm, const Blocks<const std::byte>& out, co
   std::vector<std::vector<std::byte>> slots(static_cast<std::size_t>(size));
   for (int j = 0; j < size; ++j) {
     const auto block = out[(rank + j) % size];
-    slots[static_cast<std::size_t>(j)].assign(block.begin(), block.end());
+    slots[j].assign(block.begin(), block.end());
   }
   for (int bit = 1; bit < size; bit *= 2) {
     const int to = (rank + bit) % size, from = (rank - bit + size) % size;
@@ -93,11 +93,10 @@ void all_to_all_bruck(Communicator& comm, const Blocks<const std::byte>& out, co
     Index arriving = 0;
     for (int j = bit; j < size; ++j) {
       if ((j & bit) == 0) continue;
-      auto& slot = slots[static_cast<std::size_t>(j)];
+      auto& slot = slots[j];
       leaving.insert(leaving.end(), slot.begin(), slot.end());
       const int origin = (from - (j & (bit - 1)) + size) % size;  // the block has already traveled along the lower bits
-      slot.resize(static_cast<std::size_t>(counts[static_cast<std::size_t>(origin * size + (origin + j) % size)] *
-                                           size_of(dtype)));
+      slot.resize(static_cast<std::size_t>(counts[origin * size + (origin + j) % size] * size_of(dtype)));
       arriving += static_cast<Index>(slot.size());
     }
     std::vector<std::byte> arrived(static_cast<std::size_t>(arriving));
@@ -105,12 +104,12 @@ void all_to_all_bruck(Communicator& comm, const Blocks<const std::byte>& out, co
     auto next = arrived.begin();
     for (int j = bit; j < size; ++j) {
       if ((j & bit) == 0) continue;
-      auto& slot = slots[static_cast<std::size_t>(j)];
+      auto& slot = slots[j];
       std::copy_n(next, slot.size(), slot.begin());
       next += static_cast<std::ptrdiff_t>(slot.size());
     }
   }
-  for (int j = 0; j < size; ++j) copy(slots[static_cast<std::size_t>(j)], in[(rank - j + size) % size]);
+  for (int j = 0; j < size; ++j) copy(slots[j], in[(rank - j + size) % size]);
 }
 
 }  // namespace

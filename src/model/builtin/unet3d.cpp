@@ -25,7 +25,7 @@ Model unet3d(const ModelSize& size) {
   for (int level = depth; level-- > 0;) {
     const std::string name = fmt::format("up{}", level + 1);
     t = m.conv_transpose(name, t, {.filters = d.wide(Index{128} << level), .kernel = 2, .stride = 2});
-    t = m.concatenate(name + "_skip", {skips[static_cast<std::size_t>(level)], t});
+    t = m.concatenate(name + "_skip", {skips[level], t});
     t = twice(d, name, t, Index{64} << level, Index{64} << level);
   }
   m.softmax_cross_entropy("loss", m.conv("scores", t, {.filters = d.size.classes}));

@@ -14,7 +14,7 @@ void shuffle_entries(std::span<T> order, std::uint64_t seed, Index epoch) {
   std::iota(order.begin(), order.end(), T{0});
   for (auto i = static_cast<Index>(order.size()) - 1; i > 0; --i) {
     const auto j = static_cast<Index>(random.uniform(i) * static_cast<double>(i + 1));
-    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
+    std::swap(order[i], order[j]);
   }
 }
 
@@ -56,7 +56,7 @@ std::array<Move, max_dims> draw_moves(const Shape& shape, const Augmentation& au
                                       Index sample) {
   std::array<Move, max_dims> moves;
   for (int d = 0; d < shape.dims(); ++d) {
-    auto& move = moves[static_cast<std::size_t>(d)];
+    auto& move = moves[d];
     move.extent = shape.extent(d);
     if (d == 0) continue;  // channels stay
     const double u = random.uniform(sample * max_dims + d);
@@ -87,16 +87,16 @@ void read_augmented(const Dataset& data, Index sample, const Box& box, const Aug
   for (std::size_t i = 0; i < out.size(); ++i) {
     Index rest = static_cast<Index>(i), offset = 0;
     for (int d = box.dims() - 1; d >= 0; --d) {
-      at[static_cast<std::size_t>(d)] = box[d].lo + rest % box.extent(d);
+      at[d] = box[d].lo + rest % box.extent(d);
       rest /= box.extent(d);
     }
     bool inside = true;
     for (int d = 0; d < box.dims(); ++d) {
-      const Index from = moves[static_cast<std::size_t>(d)].source(at[static_cast<std::size_t>(d)]);
+      const Index from = moves[d].source(at[d]);
       inside = inside && from >= source[d].lo && from < source[d].hi;
       offset = offset * source.extent(d) + from - source[d].lo;
     }
-    out[i] = inside ? pixels[static_cast<std::size_t>(offset)] : T{0};
+    out[i] = inside ? pixels[offset] : T{0};
   }
 }
 

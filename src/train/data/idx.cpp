@@ -1,6 +1,6 @@
 #include "partita/base/error.hpp"
-#include "partita/base/seekable.hpp"
 #include "partita/train/data/dataset.hpp"
+#include "src/system/seekable.hpp"
 #include "src/train/data/sample_set.hpp"
 
 #include <zlib.h>
@@ -191,7 +191,7 @@ class Idx final : public Dataset {
 
   std::int32_t label(Index sample) const override {
     require(sample >= 0 && sample < size(), "the data set has the sample");
-    return labels_[static_cast<std::size_t>(sample)];
+    return labels_[sample];
   }
 
   std::string label_beyond(Index classes) const override {

@@ -14,10 +14,10 @@ Index samples_ahead(Index count, Index size) {
 
 SampleList compact(std::span<const Index> order, Index samples) {
   const auto count = static_cast<Index>(order.size());
-  const std::shared_ptr<std::byte> memory(new std::byte[static_cast<std::size_t>(SampleList::bytes(count, samples))],
+  const std::shared_ptr<std::byte> memory(new std::byte[SampleList::bytes(count, samples)],
                                           std::default_delete<std::byte[]>());
   SampleList list(memory, count, samples);
-  for (Index i = 0; i < count; ++i) list.set(i, order[static_cast<std::size_t>(i)]);
+  for (Index i = 0; i < count; ++i) list.set(i, order[i]);
   return list;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "partita/base/types.hpp"
-#include "partita/train/data/sample_list.hpp"
+#include "src/train/data/sample_list.hpp"
 
 #include <condition_variable>
 #include <exception>

@@ -1,4 +1,4 @@
-#include "partita/train/data/subset.hpp"
+#include "src/train/data/subset.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/train/data/augment.hpp"
@@ -50,7 +50,7 @@ class Subset final : public Dataset {
   Index own_bytes() const { return static_cast<Index>(samples_.capacity() * sizeof(Index)); }
   Index of_whole(Index sample) const {
     require(sample >= 0 && sample < size(), "the subset has the sample");
-    return samples_[static_cast<std::size_t>(sample)];
+    return samples_[sample];
   }
   std::vector<Index> of_whole(std::span<const Index> samples) const {
     std::vector<Index> all;

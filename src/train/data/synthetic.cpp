@@ -100,9 +100,8 @@ class Synthetic : public Dataset {
     double value = 0;
     for (std::size_t i = 0; i < values.size(); ++i, ++here[last]) {
       if (const Index next = target_place(here); next != target) value = target_at(sample, target = next);
-      values[i] = classes_ == 0
-                      ? value * pattern_.normal(place + static_cast<Index>(i))
-                      : shown_[static_cast<std::size_t>(static_cast<Index>(value) * sample_.extent(0) + here[0])];
+      values[i] = classes_ == 0 ? value * pattern_.normal(place + static_cast<Index>(i))
+                                : shown_[static_cast<Index>(value) * sample_.extent(0) + here[0]];
     }
   }
 
@@ -113,10 +112,9 @@ class Synthetic : public Dataset {
     for (int d = 0; d < target_.dims(); ++d) {
       const int mine = sample_.find(target_.name(d));
       Index turn = 0;
-      for (int other = 0; other < sample_.dims(); ++other) turn += at[static_cast<std::size_t>(other)];
-      const Index here = target_.name(d) == 'C' || mine < 0
-                             ? turn % target_.extent(d)
-                             : at[static_cast<std::size_t>(mine)] * target_.extent(d) / sample_.extent(mine);
+      for (int other = 0; other < sample_.dims(); ++other) turn += at[other];
+      const Index here = target_.name(d) == 'C' || mine < 0 ? turn % target_.extent(d)
+                                                            : at[mine] * target_.extent(d) / sample_.extent(mine);
       place = place * target_.extent(d) + here;
     }
     return place;
@@ -131,8 +129,8 @@ class Synthetic : public Dataset {
       At at{};
       Index rest = i, place = 0, stride = 1;
       for (int d = box.dims() - 1; d >= 0; --d) {
-        at[static_cast<std::size_t>(d)] = box[d].lo + rest % box.extent(d);
-        place += at[static_cast<std::size_t>(d)] * stride;
+        at[d] = box[d].lo + rest % box.extent(d);
+        place += at[d] * stride;
         rest /= box.extent(d);
         stride *= whole.extent(d);
       }

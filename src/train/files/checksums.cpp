@@ -1,7 +1,7 @@
 #include "src/train/files/checksums.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/system_file.hpp"
+#include "src/system/system_file.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -94,8 +94,7 @@ Checksums Checksums::read(int file) {
     at = array.end;
     sums.arrays_.push_back(array);
   }
-  if (sums.rest(file, size) != numbers[static_cast<std::size_t>(3 * count)])
-    fail("the data that describe its arrays differ from their checksum");
+  if (sums.rest(file, size) != numbers[3 * count]) fail("the data that describe its arrays differ from their checksum");
   return sums;
 }
 

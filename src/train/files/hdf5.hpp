@@ -2,7 +2,7 @@
 
 #include "partita/base/box.hpp"
 #include "partita/base/error.hpp"
-#include "partita/base/seekable.hpp"
+#include "src/system/seekable.hpp"
 
 #include <hdf5.h>
 #include <sys/file.h>
@@ -145,7 +145,7 @@ auto explained(const std::string& context, F&& f) {
 /// Returns the extents of a box in HDF5's type.
 inline std::array<hsize_t, max_dims> extents(const Box& box) {
   std::array<hsize_t, max_dims> extents{};
-  for (int d = 0; d < box.dims(); ++d) extents[static_cast<std::size_t>(d)] = static_cast<hsize_t>(box.extent(d));
+  for (int d = 0; d < box.dims(); ++d) extents[d] = static_cast<hsize_t>(box.extent(d));
   return extents;
 }
 
@@ -158,7 +158,7 @@ inline Handle dense_space(const Box& box) {
 inline Handle selected_space(hid_t data, const Box& box) {
   Handle space(H5Dget_space(data), H5Sclose);
   std::array<hsize_t, max_dims> start{};
-  for (int d = 0; d < box.dims(); ++d) start[static_cast<std::size_t>(d)] = static_cast<hsize_t>(box[d].lo);
+  for (int d = 0; d < box.dims(); ++d) start[d] = static_cast<hsize_t>(box[d].lo);
   if (box.dims() > 0)
     check(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, extents(box).data(), nullptr));
   return space;
@@ -284,9 +284,9 @@ inline std::vector<Index> extents_of(hid_t data, const std::string& name) {
   std::vector<Index> extents;
   double elements = 1;  // with a zero extent there are none, but the other extents must be countable too
   for (int d = 0; d < dims; ++d) {
-    elements *= static_cast<double>(std::max<hsize_t>(all[static_cast<std::size_t>(d)], 1));
+    elements *= static_cast<double>(std::max<hsize_t>(all[d], 1));
     if (elements > 0x1p48) fail("'{}' has more than 2^48 elements", name);
-    extents.push_back(static_cast<Index>(all[static_cast<std::size_t>(d)]));
+    extents.push_back(static_cast<Index>(all[d]));
   }
   return extents;
 }

@@ -18,9 +18,9 @@
 #include <thread>
 #include <vector>
 
-#include "partita/base/open_locked.hpp"
-#include "partita/base/real_path.hpp"
-#include "partita/base/system_file.hpp"
+#include "src/system/open_locked.hpp"
+#include "src/system/real_path.hpp"
+#include "src/system/system_file.hpp"
 #include "src/train/files/checksums.hpp"
 #include "src/train/files/hdf5.hpp"
 

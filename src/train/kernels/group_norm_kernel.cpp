@@ -1,6 +1,6 @@
-#include "partita/distconv/norm.hpp"
-#include "partita/model/operators.hpp"
+#include "src/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
+#include "src/train/kernels/norm_sums.hpp"
 
 namespace partita {
 

@@ -1,7 +1,7 @@
 #include "partita/train/kernels/kernel.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/model/operators.hpp"
+#include "src/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
 
 #include <typeindex>

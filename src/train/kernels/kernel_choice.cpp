@@ -1,9 +1,9 @@
-#include "partita/train/kernels/kernel_choice.hpp"
+#include "src/train/kernels/kernel_choice.hpp"
 
-#include "partita/backend/measure.hpp"
-#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "src/backend/measure.hpp"
+#include "src/system/clock.hpp"
 
 #include <pwd.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ using Numbers = std::array<Index, words>;  // a problem in the form in which it 
 std::vector<ConvProblem> united(const std::vector<ConvProblem>& mine, Communicator& comm) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   std::vector<double> sizes(ranks);
-  sizes[static_cast<std::size_t>(comm.rank())] = static_cast<double>(mine.size() * words);
+  sizes[comm.rank()] = static_cast<double>(mine.size() * words);
   comm.all_reduce(sizes.data(), static_cast<Index>(ranks), DType::f64, ReduceOp::sum, {}).wait();
   std::vector<Index> counts(sizes.begin(), sizes.end());
   Index total = 0;

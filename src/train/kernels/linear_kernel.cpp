@@ -1,5 +1,5 @@
 #include "partita/matmul/product.hpp"
-#include "partita/model/operators.hpp"
+#include "src/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
 
 namespace partita {

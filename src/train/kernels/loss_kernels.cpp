@@ -1,4 +1,4 @@
-#include "partita/model/operators.hpp"
+#include "src/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
 
 namespace partita {

@@ -1,5 +1,5 @@
 #include "partita/distconv/halo_exchange.hpp"
-#include "partita/model/operators.hpp"
+#include "src/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
 
 namespace partita {

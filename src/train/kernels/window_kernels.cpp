@@ -1,7 +1,7 @@
 #include "partita/distconv/conv.hpp"
 #include "partita/distconv/conv_transpose.hpp"
 #include "partita/distconv/pool.hpp"
-#include "partita/model/operators.hpp"
+#include "src/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
 
 namespace partita {

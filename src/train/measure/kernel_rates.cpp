@@ -1,8 +1,8 @@
 #include "src/train/measure/kernel_rates.hpp"
 
-#include "partita/strategies/cost/local_work.hpp"
 #include "partita/strategies/plan/bind.hpp"
-#include "partita/train/measure/layer_times.hpp"
+#include "src/train/measure/layer_times.hpp"
+#include "strategies/cost/local_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -55,7 +55,7 @@ double time_probe(const Probe& probe, DType dtype, const MeasureOptions& options
   MeasureOptions quick = options;
   quick.budget = 1;
   const KernelTimes times = measure_layers(plan, 0, quick, KernelTimes(), world);
-  const LayerPlan& layer = plan.layers[static_cast<std::size_t>(probe.model.find("probe"))];
+  const LayerPlan& layer = plan.layers[probe.model.find("probe")];
   return times.find(local_work(layer, 0, plan.workload), timed_loop(plan, 0))->forward;
 }
 

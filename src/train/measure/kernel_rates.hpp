@@ -2,7 +2,7 @@
 
 #include "partita/comm/communicator.hpp"
 #include "partita/strategies/machine/machine.hpp"
-#include "partita/train/measure/measure_options.hpp"
+#include "src/train/measure/measure_options.hpp"
 
 #include <array>
 

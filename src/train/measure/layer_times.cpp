@@ -1,13 +1,13 @@
-#include "partita/train/measure/layer_times.hpp"
-#include "partita/strategies/cost/local_work.hpp"
+#include "src/train/measure/layer_times.hpp"
+#include "strategies/cost/local_work.hpp"
 
-#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/comm/solo.hpp"
 #include "partita/strategies/cost/estimate.hpp"
-#include "partita/train/kernels/kernel_choice.hpp"
-#include "partita/train/run/executor.hpp"
+#include "src/system/clock.hpp"
+#include "src/train/executor/executor.hpp"
+#include "src/train/kernels/kernel_choice.hpp"
 #include "src/train/measure/median.hpp"
 
 #include <algorithm>
@@ -92,8 +92,8 @@ class Alone {
         stage_(plan_.stage_of_rank(rank)),
         device_(backend.device()),
         allocator_(std::make_shared<Allocator>(device_, 0, device_.make_stream(Priority::normal))),
-        grid_(ProcessGrid::alone(plan_.grids[static_cast<std::size_t>(stage_)], plan_.rank_in_stage(rank),
-                                 all_axis_sets(plan_, stage_), asynchronous, &stand_ins_, device_)),
+        grid_(ProcessGrid::alone(plan_.grids[stage_], plan_.rank_in_stage(rank), all_axis_sets(plan_, stage_),
+                                 asynchronous, &stand_ins_, device_)),
         world_(make_solo(rank, plan_.ranks(), asynchronous, &stand_ins_, device_)),
         control_(make_solo(rank, plan_.ranks(), asynchronous)),
         parameters_(plan_, rank, 1, allocator_),
@@ -146,7 +146,7 @@ class Alone {
 std::vector<double> medians(const std::vector<TimedAction>& actions, Kind kind, std::size_t layers) {
   std::vector<std::vector<double>> all(layers);
   for (const auto& [action, start, end] : actions)
-    if (action.kind == kind) all[static_cast<std::size_t>(action.group)].push_back(end - start);
+    if (action.kind == kind) all[action.group].push_back(end - start);
   std::vector<double> medians;
   for (auto& each : all) medians.push_back(median(std::move(each)));
   return medians;
@@ -182,8 +182,7 @@ struct Part {
          ++group)
       if (plan.stage_running(group) == stage()) elements[group] = 0;
     for (const auto& bucket : plan.buckets)
-      if (const auto of = elements.find(plan.layers[static_cast<std::size_t>(bucket.last())].group);
-          of != elements.end())
+      if (const auto of = elements.find(plan.layers[bucket.last()].group); of != elements.end())
         of->second += plan.share(bucket, inside()).extent();
     return elements;
   }

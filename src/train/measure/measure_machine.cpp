@@ -1,4 +1,4 @@
-#include "partita/train/measure/measure_machine.hpp"
+#include "src/train/measure/measure_machine.hpp"
 
 #include "partita/base/philox.hpp"
 #include "src/train/measure/kernel_rates.hpp"

@@ -1,4 +1,4 @@
-#include "partita/train/measure/measure_options.hpp"
+#include "src/train/measure/measure_options.hpp"
 
 namespace partita {
 

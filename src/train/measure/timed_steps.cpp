@@ -1,9 +1,10 @@
-#include "partita/train/measure/timed_steps.hpp"
+#include "src/train/measure/timed_steps.hpp"
 #include "partita/strategies/plan/memory.hpp"
+#include "partita/tensor/dist_tensor.hpp"
 
-#include "partita/base/clock.hpp"
 #include "partita/base/philox.hpp"
-#include "partita/train/run/trainer.hpp"
+#include "partita/train/trainer/trainer.hpp"
+#include "src/system/clock.hpp"
 
 #include <algorithm>
 #include <array>

@@ -58,7 +58,7 @@ class Greedy {
     double free = 0, memory = 0;
   };
 
-  Stage& at(int stage) { return stages_[static_cast<std::size_t>(stage)]; }
+  Stage& at(int stage) { return stages_[stage]; }
   int group(int stage, std::size_t upper) const { return upper != 0 ? 2 * request_.stages - 1 - stage : stage; }
   void wake(double time, int stage) {
     if (stage >= 0 && stage < request_.stages) wakes_.emplace(time, stage);

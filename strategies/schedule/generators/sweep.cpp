@@ -55,7 +55,7 @@ class Sweep {
     int backwards() const { return static_cast<int>(backward_ends.size()); }
   };
 
-  Stage& at(int stage) { return stages_[static_cast<std::size_t>(stage)]; }
+  Stage& at(int stage) { return stages_[stage]; }
 
   /// Runs the forwards before a stage's first backward: as many as fit in time, at least one more than on the next
   /// stage, and few enough that each stage before it can hold one more.
@@ -68,10 +68,10 @@ class Sweep {
       const int many = static_cast<int>(options_.one_more ? std::ceil(fits - 1e-9) : std::floor(fits + 1e-9));
       const int held = std::max(1, static_cast<int>(limit_ + 1e-9) - i);
       after = std::min({std::max(many, after + 1), request_.microbatches, held});
-      counts[static_cast<std::size_t>(i)] = after;
+      counts[i] = after;
     }
     for (int i = 0; i < p; ++i)
-      for (int k = 0; k < counts[static_cast<std::size_t>(i)]; ++k) forward(i);
+      for (int k = 0; k < counts[i]; ++k) forward(i);
   }
 
   bool filter(int i) {
@@ -100,7 +100,7 @@ class Sweep {
     if (next == request_.microbatches || (i > 0 && at(i - 1).forwards() <= next)) return;
     while (full(stage) && filter(i)) continue;
     if (full(stage)) return;
-    const double arrival = i == 0 ? 0 : at(i - 1).forward_ends[static_cast<std::size_t>(next)] + request_.transfer;
+    const double arrival = i == 0 ? 0 : at(i - 1).forward_ends[next] + request_.transfer;
     fill(i, arrival);
     const double start = std::max(stage.now, arrival);
     if (!stage.list.empty()) stage.bubble += start - stage.now;
@@ -117,8 +117,7 @@ class Sweep {
     const bool last = i == request_.stages - 1;
     const int next = stage.backwards();
     if (next >= stage.forwards() || (!last && at(i + 1).backwards() <= next)) return;
-    const double arrival = last ? stage.forward_ends[static_cast<std::size_t>(next)]
-                                : at(i + 1).backward_ends[static_cast<std::size_t>(next)] + request_.transfer;
+    const double arrival = last ? stage.forward_ends[next] : at(i + 1).backward_ends[next] + request_.transfer;
     fill(i, arrival);
     const double start = std::max(stage.now, arrival);
     stage.bubble += start - stage.now;

@@ -19,7 +19,7 @@ Arrivals::Arrivals(const ScheduleRequest& request)
 
 void Arrivals::end(const Action& action, double time) {
   auto& ends = action.kind == Action::Kind::forward ? forward_ends_ : backward_ends_;
-  ends[static_cast<std::size_t>(action.group)][static_cast<std::size_t>(action.microbatch)] = time;
+  ends[action.group][action.microbatch] = time;
 }
 
 std::optional<double> Arrivals::of(const Action& action) const {
@@ -27,7 +27,7 @@ std::optional<double> Arrivals::of(const Action& action) const {
   if (forward && action.group == 0) return 0;
   const int from = own ? action.group : forward ? action.group - 1 : action.group + 1;
   const auto& ends = forward || own ? forward_ends_ : backward_ends_;
-  const double end = ends[static_cast<std::size_t>(from)][static_cast<std::size_t>(action.microbatch)];
+  const double end = ends[from][action.microbatch];
   if (end < 0) return std::nullopt;
   return end + (v_stage(from, stages_) == v_stage(action.group, stages_) ? 0 : transfer_);
 }
@@ -50,9 +50,9 @@ class Block {
       for (int i = 0; i < stages; ++i) {
         const int group = way < 2 ? way * stages + i : (4 - way) * stages - 1 - i;
         block.times_.push_back({time, {way < 2 ? Kind::forward : Kind::backward_data, group}});
-        if (i + 1 < stages) time += ways[static_cast<std::size_t>(way)];
+        if (i + 1 < stages) time += ways[way];
       }
-      if (way < 3) time += turns[static_cast<std::size_t>(way)];
+      if (way < 3) time += turns[way];
     }
     if (!block.add_filters()) return std::nullopt;
     return block;
@@ -66,8 +66,7 @@ class Block {
     std::vector<std::vector<Placed>> stages(static_cast<std::size_t>(stages_));
     for (int m = 0; m < microbatches; ++m)
       for (const auto& [time, action] : times_)
-        stages[static_cast<std::size_t>(v_stage(action.group, stages_))].push_back(
-            {time + period * m, {action.kind, action.group, m}});
+        stages[v_stage(action.group, stages_)].push_back({time + period * m, {action.kind, action.group, m}});
     Schedule schedule;
     for (auto& placed : stages) {
       std::sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) { return a.time < b.time; });
@@ -89,9 +88,7 @@ class Block {
   /// Places backward-filters in free units after their backward-data.
   bool add_filters() {
     std::vector<std::array<bool, period>> taken(static_cast<std::size_t>(stages_), std::array<bool, period>{});
-    const auto unit = [&](int time, int group) -> bool& {
-      return taken[static_cast<std::size_t>(v_stage(group, stages_))][static_cast<std::size_t>(time % period)];
-    };
+    const auto unit = [&](int time, int group) -> bool& { return taken[v_stage(group, stages_)][time % period]; };
     for (const auto& [time, action] : times_) {
       if (unit(time, action.group)) return false;
       unit(time, action.group) = true;

@@ -83,7 +83,7 @@ std::vector<std::vector<float>> run(Kind kind, const std::vector<Index>& counts,
   std::vector<std::vector<std::byte>> slots(counts.size(), std::vector<std::byte>(SharedCollective::slot_bytes));
   std::vector<SharedCollective> all;
   for (int r = 0; r < ranks; ++r) {
-    const Index own = counts[static_cast<std::size_t>(r)];
+    const Index own = counts[r];
     in.emplace_back(static_cast<std::size_t>(kind == Kind::all_gather   ? own
                                              : kind == Kind::all_reduce ? counts[0]
                                                                         : total));
@@ -92,15 +92,15 @@ std::vector<std::vector<float>> run(Kind kind, const std::vector<Index>& counts,
     if (kind == Kind::all_reduce) out.back() = in.back();
   }
   for (int r = 0; r < ranks; ++r) {
-    auto& result = out[static_cast<std::size_t>(r)];
-    const void* from = kind == Kind::all_reduce ? result.data() : in[static_cast<std::size_t>(r)].data();
+    auto& result = out[r];
+    const void* from = kind == Kind::all_reduce ? result.data() : in[r].data();
     all.emplace_back(kind, from, result.data(), counts, r, DType::f32, op);
   }
-  const auto slot_of = [&](int r) { return slots[static_cast<std::size_t>(r)].data(); };
+  const auto slot_of = [&](int r) { return slots[r].data(); };
   for (Index piece = 0; piece < all[0].pieces(); ++piece) {
-    for (int r = 0; r < ranks; ++r) all[static_cast<std::size_t>(r)].stage(piece, slot_of(r), streams(r, piece));
-    for (int r = 0; r < ranks; ++r) all[static_cast<std::size_t>(r)].reduce(piece, slot_of, streams(r, piece));
-    for (int r = 0; r < ranks; ++r) all[static_cast<std::size_t>(r)].gather(piece, slot_of);
+    for (int r = 0; r < ranks; ++r) all[r].stage(piece, slot_of(r), streams(r, piece));
+    for (int r = 0; r < ranks; ++r) all[r].reduce(piece, slot_of, streams(r, piece));
+    for (int r = 0; r < ranks; ++r) all[r].gather(piece, slot_of);
   }
   return out;
 }
@@ -111,11 +111,11 @@ std::vector<float> expected(Kind kind, const std::vector<Index>& counts, ReduceO
   std::vector<float> all;
   if (kind == Kind::all_gather) {
     for (int r = 0; r < ranks; ++r)
-      for (Index i = 0; i < counts[static_cast<std::size_t>(r)]; ++i) all.push_back(given(r, i));
+      for (Index i = 0; i < counts[r]; ++i) all.push_back(given(r, i));
     return all;
   }
   const auto begin = kind == Kind::all_reduce ? 0 : std::accumulate(counts.begin(), counts.begin() + rank, Index{0});
-  for (Index i = begin; i < begin + counts[static_cast<std::size_t>(rank)]; ++i) {
+  for (Index i = begin; i < begin + counts[rank]; ++i) {
     float value = given(0, i);
     for (int r = 1; r < ranks; ++r) value = op == ReduceOp::sum ? value + given(r, i) : std::max(value, given(r, i));
     all.push_back(value);

@@ -1,7 +1,7 @@
 #include "src/comm/textbook/textbook.hpp"
 
 #include "partita/comm/counting.hpp"
-#include "partita/comm/threads.hpp"
+#include "src/comm/threads/threads.hpp"
 #include "test/support/collectives.hpp"
 
 #include <cmath>

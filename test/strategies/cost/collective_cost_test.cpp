@@ -1,5 +1,5 @@
 #include "strategies/cost/collective_cost.hpp"
-#include "strategies/cost/collective_traffic.hpp"
+#include "test/support/collective_traffic.hpp"
 
 #include "test/support/error_of.hpp"
 

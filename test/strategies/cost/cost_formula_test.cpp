@@ -3,10 +3,10 @@
 #include "partita/strategies/cost/cost_formula.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/cost/estimate.hpp"
-#include "partita/strategies/cost/local_work.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
+#include "strategies/cost/local_work.hpp"
 
 #include "test/strategies/cost/plain_price.hpp"
 #include "test/strategies/cost/priced.hpp"

@@ -1,8 +1,8 @@
 // Compares prices with hand-computed ones, one kind of cost at a time, on machines with round numbers.
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/cost/explain_cost.hpp"
-#include "partita/strategies/cost/local_work.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
+#include "strategies/cost/local_work.hpp"
 
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/diffusion_rule.hpp"

@@ -40,7 +40,8 @@ Movement message(double bytes, int level = 0) {
 }
 
 /// A movement of a layer that hides behind a pass, or behind none.
-LayerMovement moves(double bytes, std::size_t pass, double PassCost::*part, int behind = -1, bool input = false) {
+LayerMovement moves(double bytes, Pass pass, double PassCost::*part, std::optional<Computation> behind = {},
+                    bool input = false) {
   return {message(bytes), pass, part, behind, input};
 }
 
@@ -144,9 +145,11 @@ TEST(MachineRates, MovementsCountWhereTheyBelong) {
   const RankTerms rank{
       0,
       takes(10 * us, 20 * us, 30 * us),
-      {moves(0, 0, &PassCost::redistribution, -1, true), moves(1000, 1, &PassCost::redistribution, -1, true),
-       moves(2000, 1, &PassCost::redistribution), moves(3000, 2, &PassCost::product),
-       moves(4000, 0, &PassCost::collective), moves(5000, 0, &PassCost::collective)}};
+      {moves(0, Pass::forward, &PassCost::redistribution, {}, true),
+       moves(1000, Pass::backward_data, &PassCost::redistribution, {}, true),
+       moves(2000, Pass::backward_data, &PassCost::redistribution),
+       moves(3000, Pass::backward_filter, &PassCost::product), moves(4000, Pass::forward, &PassCost::collective),
+       moves(5000, Pass::forward, &PassCost::collective)}};
   const LayerCost cost = MachineRates(terms, machine).layer(rank);
   EXPECT_TRUE(cost.measured);
   expect_seconds(cost.forward.redistribution, 1 * us);
@@ -172,38 +175,59 @@ TEST(MachineRates, HalosHideBehindComputing) {
   KernelTerm recomputes = takes(2 * us, 8 * us, 0);  // 2 us of the 8 us are the forward once more
   recomputes.recomputes = true;
   const std::vector<Case> table{
-      {"no overlap", 0, takes(10 * us, 0, 0), {moves(3000, 0, halo, 0)}, {4 * us, 0, 0}, {0, 0, 0}},
-      {"all of it", 1, takes(10 * us, 0, 0), {moves(3000, 0, halo, 0)}, {0, 0, 0}, {4 * us, 0, 0}},
-      {"half of it", 0.5, takes(10 * us, 0, 0), {moves(3000, 0, halo, 0)}, {2 * us, 0, 0}, {2 * us, 0, 0}},
+      {"no overlap",
+       0,
+       takes(10 * us, 0, 0),
+       {moves(3000, Pass::forward, halo, Computation::forward)},
+       {4 * us, 0, 0},
+       {0, 0, 0}},
+      {"all of it",
+       1,
+       takes(10 * us, 0, 0),
+       {moves(3000, Pass::forward, halo, Computation::forward)},
+       {0, 0, 0},
+       {4 * us, 0, 0}},
+      {"half of it",
+       0.5,
+       takes(10 * us, 0, 0),
+       {moves(3000, Pass::forward, halo, Computation::forward)},
+       {2 * us, 0, 0},
+       {2 * us, 0, 0}},
       {"more than there is to hide behind",
        1,
        takes(3 * us, 0, 0),
-       {moves(3000, 0, halo, 0)},
+       {moves(3000, Pass::forward, halo, Computation::forward)},
        {1 * us, 0, 0},
        {3 * us, 0, 0}},
-      {"nothing to hide behind", 1, takes(0, 10 * us, 0), {moves(3000, 0, halo, 0)}, {4 * us, 0, 0}, {0, 0, 0}},
+      {"nothing to hide behind",
+       1,
+       takes(0, 10 * us, 0),
+       {moves(3000, Pass::forward, halo, Computation::forward)},
+       {4 * us, 0, 0},
+       {0, 0, 0}},
       {"two share what there is",
        1,
        takes(5 * us, 0, 0),
-       {moves(2000, 0, halo, 0), moves(3000, 0, halo, 0)},
+       {moves(2000, Pass::forward, halo, Computation::forward), moves(3000, Pass::forward, halo, Computation::forward)},
        {2 * us, 0, 0},
        {5 * us, 0, 0}},
       {"a halo of dy behind the filter's gradient",
        1,
        takes(0, 0, 10 * us),
-       {moves(3000, 1, halo, 2)},
+       {moves(3000, Pass::backward_data, halo, Computation::backward_filter)},
        {0, 0, 0},
        {0, 0, 4 * us}},
       {"the forward once more hides in that part alone",
        1,
        recomputes,
-       {moves(3000, 1, halo, recomputed_forward)},
+       {moves(3000, Pass::backward_data, halo, Computation::recomputed_forward)},
        {0, 2 * us, 0},
        {0, 2 * us, 0}},
       {"the rest of backward data hides another",
        1,
        recomputes,
-       {moves(3000, 1, halo, recomputed_forward), moves(6000, 1, halo, 1)},
+       {moves(3000, Pass::backward_data, halo, Computation::recomputed_forward),
+        moves(6000, Pass::backward_data, halo, Computation::backward_data)},
        {0, 2 * us + 1 * us, 0},
        {0, 2 * us + 6 * us, 0}}};
   for (const auto& [name, overlap, kernel, movements, halos, hidden] : table) {
@@ -224,7 +248,7 @@ TEST(MachineRates, TheSlowestRankCounts) {
   const CostTerms terms = messages_at({node});
   const Machine machine = round_machine();
   const auto rank = [](int number, double compute, double bytes) {
-    return RankTerms{number, takes(compute, 0, 0), {moves(bytes, 0, &PassCost::redistribution)}};
+    return RankTerms{number, takes(compute, 0, 0), {moves(bytes, Pass::forward, &PassCost::redistribution)}};
   };
   const MachineRates rates(terms, machine);
   EXPECT_EQ(rates.layer({rank(7, 3 * us, 0)}).rank, 7);

@@ -1,6 +1,6 @@
 #include "partita/strategies/machine/kernel_times.hpp"
-#include "partita/strategies/cost/local_work.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "strategies/cost/local_work.hpp"
 
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/error_of.hpp"
@@ -23,7 +23,7 @@ KernelTimes some() {
 std::string works(const Model& model, const std::string& grid, const std::string& output, int layer, Index batch,
                   int rank) {
   const Plan plan = bound(model, all_as(grid, output), batch);
-  return local_work(plan.layers[static_cast<std::size_t>(layer)], rank, plan.workload);
+  return local_work(plan.layers[layer], rank, plan.workload);
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ TEST(KernelTimes, EqualBlocksAreEqualWork) {
 
 TEST(KernelTimes, OtherTypesPhasesAndGradientsAreOtherWork) {
   const auto work = [](const Model& model, int layer, const Workload& workload) {
-    return local_work(bind(model, Strategy(), workload).layers[static_cast<std::size_t>(layer)], 0, workload);
+    return local_work(bind(model, Strategy(), workload).layers[layer], 0, workload);
   };
   const Workload training{.batch = 2, .dtype = DType::f32, .training = true, .optimizer = {}};
   Workload evaluation = training, exact = training;

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "partita/model/operators.hpp"
 #include "partita/strategies/machine/machine.hpp"
 #include "partita/strategies/plan/plan.hpp"
+#include "src/model/operators.hpp"
 
 #include <algorithm>
 #include <cmath>

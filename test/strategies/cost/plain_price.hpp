@@ -1,7 +1,7 @@
 #pragma once
 
-#include "partita/model/operators.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "src/model/operators.hpp"
 
 #include "test/strategies/cost/plain_collective.hpp"
 #include "test/strategies/cost/plain_kernel.hpp"
@@ -30,7 +30,7 @@ class PlainPrice {
   /// longest.
   double layer(int index, int replica) const {
     const auto& layers = replica == 1 ? plan_.second_replica->layers : plan_.layers;
-    const auto& layer = layers[static_cast<std::size_t>(index)];
+    const auto& layer = layers[index];
     const Grid& grid = plan_.grid_of(index, replica);
     double most = 0;
     for (int rank = 0; rank < grid.size(); ++rank)
@@ -318,7 +318,7 @@ class PlainPrice {
     double elements(const Bucket& bucket) const {
       double all = 0;
       for (const auto& [of, weight] : bucket.entries) {
-        const Layout& w = plan().layers[static_cast<std::size_t>(of)]->at.w[static_cast<std::size_t>(weight)];
+        const Layout& w = plan().layers[of]->at.w[weight];
         all += std::ceil(PlainKernel::volume(w, rank) / bucket_alignment) * bucket_alignment;
       }
       return all;
@@ -358,7 +358,7 @@ class PlainPrice {
   };
 
   RankPrice of(int index, int rank, int replica) const {
-    return {*this, plan_.layers[static_cast<std::size_t>(index)], plan_.grid_of(index, replica), rank};
+    return {*this, plan_.layers[index], plan_.grid_of(index, replica), rank};
   }
 
   /// True if the gradients of inputs and of weights are actions of their own.
@@ -369,7 +369,7 @@ class PlainPrice {
     return false;
   }
 
-  const Level& level(int number) const { return machine_.levels[static_cast<std::size_t>(number)]; }
+  const Level& level(int number) const { return machine_.levels[number]; }
   /// Ranks that a unit of the level holds.
   int unit(int number) const { return static_cast<int>(level(number).ranks.value); }
   /// Of one of so many ranks of a unit below the level that use its links at once.

@@ -1,4 +1,4 @@
-#include "partita/strategies/declare/toml_text.hpp"
+#include "strategies/declare/toml_text.hpp"
 
 #include "partita/strategies/declare/strategy.hpp"
 #include "partita/strategies/machine/machine.hpp"

@@ -283,7 +283,5 @@ TEST(Machine, RanksFillUnitsFirst) {
                                           "11100022", "11100022", "22222200", "22222200"};
   for (int rank = 0; rank < 8; ++rank)
     for (int other = 0; other < 8; ++other)
-      EXPECT_EQ(machine.level_of(rank, other),
-                expected[static_cast<std::size_t>(rank)][static_cast<std::size_t>(other)] - '0')
-          << rank << " and " << other;
+      EXPECT_EQ(machine.level_of(rank, other), expected[rank][other] - '0') << rank << " and " << other;
 }

@@ -24,8 +24,7 @@ int fewest_links(const Table& links, const std::vector<int>& ranks) {
     int between = 0;
     for (std::size_t i = 0; i < ranks.size(); ++i)
       for (std::size_t j = 0; j < ranks.size(); ++j)
-        if ((part >> i & 1U) != 0 && (part >> j & 1U) == 0)
-          between += links[static_cast<std::size_t>(ranks[i])][static_cast<std::size_t>(ranks[j])];
+        if ((part >> i & 1U) != 0 && (part >> j & 1U) == 0) between += links[ranks[i]][ranks[j]];
     fewest = std::min(fewest, between);
   }
   return fewest;
@@ -38,7 +37,7 @@ int best_route(const Table& links, int from, int to, unsigned passed = 0) {
   passed |= 1U << static_cast<unsigned>(from);
   for (int next = 0; next < static_cast<int>(links.size()); ++next)
     if ((passed >> static_cast<unsigned>(next) & 1U) == 0)
-      if (const int hop = links[static_cast<std::size_t>(from)][static_cast<std::size_t>(next)]; hop > best)
+      if (const int hop = links[from][next]; hop > best)
         best = std::max(best, std::min(hop, best_route(links, next, to, passed)));
   return best;
 }

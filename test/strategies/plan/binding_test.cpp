@@ -43,8 +43,7 @@ Model all_apart(const Model& model) {
   Model apart(model.name());
   for (const auto& layer : model.layers()) {
     std::vector<Value> inputs;
-    for (const int input : layer.inputs)
-      inputs.push_back(apart.value(apart.layers()[static_cast<std::size_t>(input)].name));
+    for (const int input : layer.inputs) inputs.push_back(apart.value(apart.layers()[input].name));
     apart.layer(layer.name, std::make_shared<Apart>(layer.op, static_cast<int>(apart.layers().size())), inputs);
   }
   return apart;
@@ -104,8 +103,7 @@ void expect_unchanged(const Model& model, const Strategy& strategy, double most)
   };
   check(plan.layers, apart.layers);
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i)
-    EXPECT_TRUE(std::ranges::equal(plan.all_readers.of(i), apart.all_readers.of(i)))
-        << plan.layers[static_cast<std::size_t>(i)].name;
+    EXPECT_TRUE(std::ranges::equal(plan.all_readers.of(i), apart.all_readers.of(i))) << plan.layers[i].name;
   EXPECT_FALSE(plan.remainder_layers.empty());
   check(plan.remainder_layers, apart.remainder_layers);
   ASSERT_EQ(plan.replicas(), apart.replicas());

@@ -15,8 +15,7 @@ TransferPlan listed(const Layout& have, const Layout& need, int rank) {
       std::max(have.grid().first_rank() + have.grid().size(), need.grid().first_rank() + need.grid().size());
   const auto blocks = [&](const Layout& layout) {
     std::vector<Box> all(static_cast<std::size_t>(ranks), Box(layout.shape().dims()));
-    for (int r = 0; r < layout.grid().size(); ++r)
-      all[static_cast<std::size_t>(layout.grid().first_rank() + r)] = layout.owned(r);
+    for (int r = 0; r < layout.grid().size(); ++r) all[layout.grid().first_rank() + r] = layout.owned(r);
     return all;
   };
   const std::vector<Box> owned = blocks(have), needed = blocks(need);

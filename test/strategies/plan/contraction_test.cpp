@@ -96,8 +96,7 @@ TEST(LinearLayers, ColumnsThenRowsTakeOneAllReduceEachWay) {
   std::map<std::string, std::string> moved;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i)
     for (const auto& item : layer_traffic(plan, i, 1))
-      moved[plan.layers[static_cast<std::size_t>(i)].name] +=
-          fmt::format("{} {}{};", item.role, name(item.verb), plan.grid().print(item.axes));
+      moved[plan.layers[i].name] += fmt::format("{} {}{};", item.role, name(item.verb), plan.grid().print(item.axes));
   const std::map<std::string, std::string> expected{
       {"fc2", "product y all_reduce(c);"}, {"fc3", "dx all_reduce(c);"}, {"fc4", "product y all_reduce(c);"}};
   EXPECT_EQ(moved, expected) << "the first layer has no dx";
@@ -112,7 +111,7 @@ TEST(LinearLayers, GathersFeaturesWhereWeightsThenStayInPlace) {
   const auto fc1 = static_cast<int>(
       std::find_if(plan.layers.begin(), plan.layers.end(), [](const auto& layer) { return layer.name == "fc1"; }) -
       plan.layers.begin());
-  EXPECT_EQ(plan.layers[static_cast<std::size_t>(fc1)]->at.w[0].print(), "F@c C H W");
+  EXPECT_EQ(plan.layers[fc1]->at.w[0].print(), "F@c C H W");
   const auto traffic = layer_traffic(plan, fc1, 0);
   ASSERT_EQ(traffic.size(), 1U);
   EXPECT_EQ(traffic[0].role, "x");

@@ -23,8 +23,7 @@ std::string buckets(const std::vector<Index>& features, Index limit, const std::
   for (const auto& bucket : plan.buckets) {
     if (!text.empty()) text += " | ";
     for (std::size_t i = 0; i < bucket.entries.size(); ++i)
-      text +=
-          fmt::format("{}{}", i == 0 ? "" : " ", plan.layers[static_cast<std::size_t>(bucket.entries[i].layer)].name);
+      text += fmt::format("{}{}", i == 0 ? "" : " ", plan.layers[bucket.entries[i].layer].name);
   }
   return text;
 }

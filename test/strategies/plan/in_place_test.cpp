@@ -23,7 +23,7 @@ struct Example {
 /// "in place", "follows" or "apart".
 std::string how(const Plan& plan, std::string_view name = "f") {
   const LayerPlan& layer = plan.layer(name);
-  const LayerPlan& before = plan.layers[static_cast<std::size_t>(layer.inputs.front())];
+  const LayerPlan& before = plan.layers[layer.inputs.front()];
   EXPECT_EQ(before.then.has_value(), layer.follows);
   if (layer.follows) {
     EXPECT_EQ(partita::name(before.then->kind), layer.op->kind());

@@ -22,7 +22,7 @@ Strategy two_groups(const std::string& kind, int microbatches) {
 /// Prints an operation with its layer, e.g. "forward a"; a recomputed one as "forward a again".
 std::string print(const Plan& plan, const StepOp& op) {
   std::string text(name(op.kind));
-  if (op.layer >= 0) text += " " + plan.layers[static_cast<std::size_t>(op.layer)].name;
+  if (op.layer >= 0) text += " " + plan.layers[op.layer].name;
   return text + (op.recompute ? " again" : "");
 }
 

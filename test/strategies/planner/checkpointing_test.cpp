@@ -59,11 +59,10 @@ Held held(const Plan& plan, unsigned cuts) {
       const auto readers = plan.all_readers.of(i);
       const bool crosses = readers.size() > 0 && readers.back() >= end;
       double inputs = 0;  // a layer that keeps its own data may keep its inputs too
-      if (plan.layers[static_cast<std::size_t>(i)].op->keeps().x)
-        for (const int input : plan.layers[static_cast<std::size_t>(i)].inputs) inputs += bytes_of(plan, input);
+      if (plan.layers[i].op->keeps().x)
+        for (const int input : plan.layers[i].inputs) inputs += bytes_of(plan, input);
       crosses ? held.bytes += bytes + inputs : stretch += bytes;
-      if (crosses && !plan.layers[static_cast<std::size_t>(i)].inputs.empty())
-        held.kept.insert(plan.layers[static_cast<std::size_t>(i)].name);
+      if (crosses && !plan.layers[i].inputs.empty()) held.kept.insert(plan.layers[i].name);
     }
     largest = std::max(largest, stretch);
     first = end;

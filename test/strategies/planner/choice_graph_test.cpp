@@ -24,8 +24,7 @@ double cheapest_of_all(const ChoiceGraph& graph) {
   while (true) {
     double cost = 0;
     for (std::size_t i = 0; i < ways.size(); ++i) cost += graph.nodes[i][ways[i]];
-    for (const auto& edge : graph.edges)
-      cost += edge.costs[ways[static_cast<std::size_t>(edge.from)]][ways[static_cast<std::size_t>(edge.to)]];
+    for (const auto& edge : graph.edges) cost += edge.costs[ways[edge.from]][ways[edge.to]];
     least = std::min(least, cost);
     std::size_t i = 0;
     while (i < ways.size() && ++ways[i] == graph.nodes[i].size()) ways[i++] = 0;
@@ -48,8 +47,8 @@ ChoiceGraph drawn(int nodes, const Edges& edges, std::uint64_t seed, int most_wa
   for (int i = 0; i < nodes; ++i) graph.nodes.push_back(costs(static_cast<std::size_t>(1 + below(most_ways))));
   for (const auto& [from, to] : edges) {
     ChoiceGraph::Edge edge{from, to, {}};
-    for (std::size_t way = 0; way < graph.nodes[static_cast<std::size_t>(from)].size(); ++way)
-      edge.costs.push_back(costs(graph.nodes[static_cast<std::size_t>(to)].size()));
+    for (std::size_t way = 0; way < graph.nodes[from].size(); ++way)
+      edge.costs.push_back(costs(graph.nodes[to].size()));
     graph.edges.push_back(std::move(edge));
   }
   return graph;
@@ -58,13 +57,13 @@ ChoiceGraph drawn(int nodes, const Edges& edges, std::uint64_t seed, int most_wa
 /// The choice has a way for every node, costs what it says, and no other choice costs less.
 void expect_cheapest(const ChoiceGraph& graph, const std::string& what) {
   const Choice choice = eliminate_choices(graph);
-  ASSERT_EQ(choice.ways.size(), graph.nodes.size()) << what;
+  ASSERT_EQ(choice.chosen.size(), graph.nodes.size()) << what;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    ASSERT_GE(choice.ways[i], 0) << what << ", node " << i;
-    ASSERT_LT(choice.ways[i], static_cast<int>(graph.nodes[i].size())) << what << ", node " << i;
+    ASSERT_GE(choice.chosen[i], 0) << what << ", node " << i;
+    ASSERT_LT(choice.chosen[i], static_cast<int>(graph.nodes[i].size())) << what << ", node " << i;
   }
   EXPECT_EQ(choice.cost, cheapest_of_all(graph)) << what;
-  const auto costs = costs_of(graph, choice.ways);
+  const auto costs = costs_of(graph, choice.chosen);
   EXPECT_EQ(std::accumulate(costs.begin(), costs.end(), 0.0), choice.cost) << what;
 }
 
@@ -85,14 +84,14 @@ Edges chain(int nodes) {
 
 TEST(LayoutSearch, AnEmptyGraphCostsNothing) {
   const Choice choice = eliminate_choices({});
-  EXPECT_TRUE(choice.ways.empty());
+  EXPECT_TRUE(choice.chosen.empty());
   EXPECT_EQ(choice.cost, 0);
   EXPECT_TRUE(costs_of({}, {}).empty());
 }
 
 TEST(LayoutSearch, ASingleNodeTakesItsCheapestWay) {
   const Choice choice = eliminate_choices({{{5, 2, 3}}, {}});
-  EXPECT_EQ(choice.ways, std::vector<int>{1});
+  EXPECT_EQ(choice.chosen, std::vector<int>{1});
   EXPECT_EQ(choice.cost, 2);
 }
 
@@ -100,7 +99,7 @@ TEST(LayoutSearch, ASingleNodeTakesItsCheapestWay) {
 TEST(LayoutSearch, AnEdgeCanOutweighItsNodes) {
   const ChoiceGraph graph{{{1, 2}, {1, 4}}, {{0, 1, {{10, 9}, {0, 9}}}}};
   const Choice choice = eliminate_choices(graph);
-  EXPECT_EQ(choice.ways, (std::vector<int>{1, 0}));
+  EXPECT_EQ(choice.chosen, (std::vector<int>{1, 0}));
   EXPECT_EQ(choice.cost, 3);
 }
 

@@ -1,11 +1,11 @@
 // The second-best layout of a group of layers is the best of all others on small grids, and its price is that of the
 // strategy in which the group has it.
-#include "partita/strategies/planner/layout_reasons.hpp"
+#include "strategies/planner/layout_reasons.hpp"
 #include "partita/base/error.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/plan/bind.hpp"
-#include "partita/strategies/planner/strategy_kind.hpp"
+#include "strategies/planner/strategy_kind.hpp"
 #include "test/strategies/cost/priced.hpp"
 
 #include <gtest/gtest.h>

@@ -1,15 +1,15 @@
 // The planner finds the minimum: exactly over a graph of choices; for whole strategies, compared with all mixtures of a
 // small model and with the strategies in examples/.
 #include "partita/strategies/planner/planner.hpp"
-#include "partita/strategies/cost/local_work.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "strategies/cost/local_work.hpp"
 
 #include "partita/base/philox.hpp"
 #include "partita/model/builtin/builtin.hpp"
-#include "partita/strategies/planner/layout_reasons.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
-#include "partita/strategies/planner/strategy_kind.hpp"
 #include "strategies/planner/choice_graph.hpp"
+#include "strategies/planner/layout_reasons.hpp"
+#include "strategies/planner/strategy_kind.hpp"
 #include "test/strategies/cost/priced.hpp"
 #include "test/strategies/planner/variants.hpp"
 #include "test/support/cases.hpp"
@@ -42,9 +42,9 @@ ChoiceGraph random_graph(std::uint64_t seed) {
     for (int way = draw(1, 3); way-- > 0;) node.push_back(cost());
   const auto connect = [&](int from, int to) {
     ChoiceGraph::Edge edge{from, to, {}};
-    for (std::size_t i = 0; i < graph.nodes[static_cast<std::size_t>(from)].size(); ++i) {
+    for (std::size_t i = 0; i < graph.nodes[from].size(); ++i) {
       auto& row = edge.costs.emplace_back();
-      for (std::size_t j = 0; j < graph.nodes[static_cast<std::size_t>(to)].size(); ++j) row.push_back(cost());
+      for (std::size_t j = 0; j < graph.nodes[to].size(); ++j) row.push_back(cost());
     }
     graph.edges.push_back(edge);
   };
@@ -79,7 +79,7 @@ TEST(ChoiceGraph, EqualsTheBestOfAllChoices) {
     while (next(ways, counts));
     const Choice choice = eliminate_choices(graph);
     EXPECT_NEAR(choice.cost, least, 1e-9) << "seed " << seed;
-    EXPECT_NEAR(cost_of(graph, choice.ways), least, 1e-9) << "seed " << seed;
+    EXPECT_NEAR(cost_of(graph, choice.chosen), least, 1e-9) << "seed " << seed;
   }
 }
 
@@ -114,7 +114,7 @@ TEST(Planner, NoMixtureOfPatternsIsCheaper) {
     do {
       Strategy strategy(grid);
       const auto rule = [&](const char* layer, const std::vector<std::string>& patterns, std::size_t number) {
-        strategy.layer(layer, {.output = patterns[static_cast<std::size_t>(ways[number])]});
+        strategy.layer(layer, {.output = patterns[ways[number]]});
       };
       strategy.layer("in", {.output = convolutions[0]});
       rule("a", convolutions, 0);

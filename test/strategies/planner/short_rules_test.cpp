@@ -1,5 +1,5 @@
 // Shortened rules give every layer the settings that it had.
-#include "partita/strategies/planner/short_rules.hpp"
+#include "strategies/planner/short_rules.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "test/support/error_of.hpp"

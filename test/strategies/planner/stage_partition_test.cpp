@@ -59,8 +59,7 @@ Strategy with_stages(const Model& model, Strategy strategy, const std::vector<in
   strategy.stages(1);
   int first = 0;
   for (const int end : ends) {
-    strategy.group(
-        {model.layers()[static_cast<std::size_t>(first)].name, model.layers()[static_cast<std::size_t>(end) - 1].name});
+    strategy.group({model.layers()[first].name, model.layers()[static_cast<std::size_t>(end) - 1].name});
     first = end;
   }
   return strategy;
@@ -326,8 +325,8 @@ TEST(StagePartition, StagesTakeConsecutiveRanks) {
   const Plan plan = test::bind_placed(builtin_model("lenet5", {}), strategy, of_batch(8));
   ASSERT_EQ(plan.grids.size(), 3U);
   for (int stage = 0; stage < 3; ++stage) {
-    EXPECT_EQ(plan.grids[static_cast<std::size_t>(stage)].first_rank(), 2 * stage);
-    EXPECT_EQ(plan.grids[static_cast<std::size_t>(stage)].print(), "data=2");
+    EXPECT_EQ(plan.grids[stage].first_rank(), 2 * stage);
+    EXPECT_EQ(plan.grids[stage].print(), "data=2");
   }
 }
 

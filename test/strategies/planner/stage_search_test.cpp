@@ -271,7 +271,7 @@ TEST(StageSearch, OneStageTakesWhatItsLayersTake) {
     const Cost cost = estimate(priced.plan, round_machine(0.5));
     double each = 0;
     for (int i = 0; i < price.layers(); ++i) {
-      const LayerCost& layer = cost.layers[static_cast<std::size_t>(i)];
+      const LayerCost& layer = cost.layers[i];
       const double alone = price.seconds(i, i + 1) -
                            0.5 * (price.boundary_seconds(i) + price.boundary_seconds(i + 1));  // half is hidden
       expect_seconds(alone, layer.forward.total() + layer.backward_data.total() + layer.backward_filter.total());

@@ -240,15 +240,12 @@ TEST(Simulator, CriticalPathHasNoSlack) {
     const Simulation s = run(r);
     double end = 0;
     for (const auto& [stage, position] : s.critical) {
-      const auto& span = s.stages[static_cast<std::size_t>(stage)][static_cast<std::size_t>(position)];
+      const auto& span = s.stages[stage][position];
       EXPECT_TRUE(span.start == end || std::abs(span.start - end - 0.25) < 1e-12) << kind;
       end = span.end;
     }
     EXPECT_EQ(end, s.makespan);
-    EXPECT_EQ(s.stages[static_cast<std::size_t>(s.critical.front().first)]
-                      [static_cast<std::size_t>(s.critical.front().second)]
-                          .start,
-              0);
+    EXPECT_EQ(s.stages[s.critical.front().first][s.critical.front().second].start, 0);
   }
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-// Stands in for CUDA's header of this name, so that the kernels in src/backend/cuda run on the CPU. The threads of a
+// Stands in for CUDA's header of this name, so that the kernels in src/backend/gpu/cuda run on the CPU. The threads of a
 // block take turns, one at a time. They change at __syncthreads().
 
 #define __global__

@@ -1,21 +1,21 @@
 // The kernels of CudaLauncher, compiled for the CPU. They get other names, since the library may hold those for a GPU.
 #define cuda emulated_cuda
 #define CudaLauncher EmulatedLauncher
-#include "src/backend/cuda/launcher.cuh"
+#include "src/backend/gpu/cuda/launcher.cuh"
 #undef cuda
 #undef CudaLauncher
 
 #include "test/support/emulated_gpu/emulated_gpu.hpp"
 
 #include "partita/base/error.hpp"
-#include "src/backend/functor_backend/convolution.hpp"
-#include "src/backend/functor_backend/elementwise.hpp"
-#include "src/backend/functor_backend/losses.hpp"
-#include "src/backend/functor_backend/moves.hpp"
-#include "src/backend/functor_backend/normalization.hpp"
-#include "src/backend/functor_backend/pooling.hpp"
-#include "src/backend/functor_backend/resampling.hpp"
-#include "src/backend/functor_backend/updates.hpp"
+#include "src/backend/gpu/functor_backend/convolution.hpp"
+#include "src/backend/gpu/functor_backend/elementwise.hpp"
+#include "src/backend/gpu/functor_backend/losses.hpp"
+#include "src/backend/gpu/functor_backend/moves.hpp"
+#include "src/backend/gpu/functor_backend/normalization.hpp"
+#include "src/backend/gpu/functor_backend/pooling.hpp"
+#include "src/backend/gpu/functor_backend/resampling.hpp"
+#include "src/backend/gpu/functor_backend/updates.hpp"
 
 #include <ucontext.h>
 

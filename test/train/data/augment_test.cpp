@@ -1,4 +1,4 @@
-#include "partita/train/run/trainer.hpp"
+#include "partita/train/trainer/trainer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ std::vector<float> augmented(const Dataset& data, Index sample, const Box& box, 
 
 /// Element (c, h, w) of an image of the whole shape.
 float pixel(const std::vector<float>& image, Index c, Index h, Index w) {
-  return image[static_cast<std::size_t>((c * shape['H'] + h) * shape['W'] + w)];
+  return image[(c * shape['H'] + h) * shape['W'] + w];
 }
 
 /// How one augmented image was moved, found by trying: a candidate must explain every pixel.
@@ -146,7 +146,7 @@ TEST(Shuffled, IsAPermutationOfItsOwnForEverySeedAndEpoch) {
         EXPECT_EQ(order, shuffled(n, seed, epoch));
         if (n == 101) seen.insert(order);
         std::sort(order.begin(), order.end());
-        for (Index i = 0; i < n; ++i) ASSERT_EQ(order[static_cast<std::size_t>(i)], i);
+        for (Index i = 0; i < n; ++i) ASSERT_EQ(order[i], i);
         ASSERT_EQ(static_cast<Index>(order.size()), n);
       }
   EXPECT_EQ(seen.size(), 6U);

@@ -104,9 +104,7 @@ TEST_P(Idx, EveryHeldBoxGivesItsPixels) {
           for (Index y = asked[0].lo; y < asked[0].hi; ++y)
             for (Index x = asked[1].lo; x < asked[1].hi; ++x)
               for (Index z = asked[2].lo; z < asked[2].hi; ++z)
-                ASSERT_EQ(
-                    *next++,
-                    scaled(ramp(4 * volume)[static_cast<std::size_t>(((i * channels + y) * rows + x) * columns + z)]));
+                ASSERT_EQ(*next++, scaled(ramp(4 * volume)[((i * channels + y) * rows + x) * columns + z]));
         }
       }
 }
@@ -261,7 +259,7 @@ TEST(FashionMnist, HasItsKnownSizesMeanAndDeviation) {
   std::vector<Index> all(10000);
   std::array<int, 10> count{};
   for (Index i = 0; i < 10000; ++i) {
-    all[static_cast<std::size_t>(i)] = i;
+    all[i] = i;
     ++count.at(static_cast<std::size_t>(data->label(i)));
   }
   for (const int n : count) EXPECT_EQ(n, 1000);

@@ -1,6 +1,6 @@
 #include "src/train/data/sample_set.hpp"
 
-#include "src/train/run/sample_order.hpp"
+#include "src/train/trainer/sample_order.hpp"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST(SampleOrder, OfAnEpochIsTheShuffledOne) {
   {
     const SampleOrder order = SampleOrder::shuffled(1000, 7, 3, allocator);
     const auto expected = shuffled(1000, 7, 3);
-    for (Index i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], expected[static_cast<std::size_t>(i)]);
+    for (Index i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], expected[i]);
     EXPECT_EQ(order.part(10, 5)[4], expected[14]);
     EXPECT_EQ(order.from(990).from(5).size(), 5);
     EXPECT_EQ(order.from(990).from(5)[0], expected[995]);

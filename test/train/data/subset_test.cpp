@@ -1,4 +1,4 @@
-#include "partita/train/data/subset.hpp"
+#include "src/train/data/subset.hpp"
 
 #include "test/support/error_of.hpp"
 

@@ -41,8 +41,7 @@ TEST(Synthetic, IsTheSameWhateverBoxIsAsked) {
           auto next = part.begin();
           for (Index y = box[0].lo; y < box[0].hi; ++y)
             for (Index x = box[1].lo; x < box[1].hi; ++x)
-              for (Index z = box[2].lo; z < box[2].hi; ++z)
-                ASSERT_EQ(*next++, whole[static_cast<std::size_t>((y * 5 + x) * 7 + z)]);
+              for (Index z = box[2].lo; z < box[2].hi; ++z) ASSERT_EQ(*next++, whole[(y * 5 + x) * 7 + z]);
         }
   }
 }
@@ -130,8 +129,8 @@ TEST(Synthetic, PlacesShowTheirLabels) {
     data->read_labels(i, Box(places), labels);
     const auto pixels = read(*data, i);
     for (std::size_t p = 0; p < 35; ++p) {
-      sum[static_cast<std::size_t>(labels[p])] += pixels[p];  // the first channel
-      ++count[static_cast<std::size_t>(labels[p])];
+      sum[labels[p]] += pixels[p];  // the first channel
+      ++count[labels[p]];
     }
   }
   EXPECT_GT(count[0], 3000);

@@ -219,7 +219,7 @@ TEST_F(Volumes, TargetsKeepTheirType) {
   std::vector<double> read(1);
   for (Index i = 0; i < 8; ++i) {
     data->read_target(i, Box(data->target()), read);
-    EXPECT_EQ(read[0], values[static_cast<std::size_t>(i)]);
+    EXPECT_EQ(read[0], values[i]);
   }
   const std::string copy = (folder / "copy.h5").string();
   save_volumes(copy, *data, DType::f64);
@@ -248,13 +248,13 @@ TEST_F(Volumes, LabelsAreWholeNumbers) {
   std::vector<std::int32_t> read(1);
   for (const Index sample : {2, 1, 0, 2}) {
     read_checked_labels(*data, sample, Box(0), read);
-    EXPECT_EQ(read[0], labels[static_cast<std::size_t>(sample)]);
+    EXPECT_EQ(read[0], labels[sample]);
   }
   for (std::size_t i = 0; i + 1 < labels.size(); ++i) EXPECT_EQ(data->label(static_cast<Index>(i)), labels[i]);
   for (const Index sample : {3, 4, 5})
     expect_error([&] { read_checked_labels(*data, sample, Box(0), read); },
                  {path, fmt::format("sample {} has the label {}, but classes() is 20000000; labels are 0 to 19999999",
-                                    sample, labels[static_cast<std::size_t>(sample)])});
+                                    sample, labels[sample])});
 }
 
 TEST_F(Volumes, LabelsBeyond32BitsAreNamed) {

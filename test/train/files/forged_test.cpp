@@ -2,7 +2,7 @@
 // reader refuses them before HDF5 writes beyond its memory or opens another file.
 #include "partita/train/data/dataset.hpp"
 #include "test/support/error_of.hpp"
-#include "test/train/run/checkpoints.hpp"
+#include "test/train/checkpoint/checkpoints.hpp"
 
 #include <hdf5.h>
 

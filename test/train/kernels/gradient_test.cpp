@@ -2,7 +2,8 @@
 // gradients and from central differences, for randomly drawn models. All partitioned runs are compared with one rank's
 // results.
 #include "partita/base/philox.hpp"
-#include "partita/comm/threads.hpp"
+#include "src/comm/threads/threads.hpp"
+#include "src/train/executor/executor.hpp"
 #include "test/support/master.hpp"
 
 namespace partita::test {

@@ -1,9 +1,9 @@
-#include "partita/train/kernels/kernel_choice.hpp"
+#include "src/train/kernels/kernel_choice.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 
-#include "partita/comm/threads.hpp"
-#include "partita/train/run/trainer.hpp"
-#include "src/backend/reference.hpp"
+#include "partita/train/trainer/trainer.hpp"
+#include "src/backend/cpu/reference.hpp"
+#include "src/comm/threads/threads.hpp"
 
 #include <gtest/gtest.h>
 
@@ -230,7 +230,7 @@ std::vector<double> train_dilated(const std::string& kernel_folder, Index paddin
     for (Index step = 0; step < 2; ++step) {
       const std::vector<Index> samples{4 * step, 4 * step + 1, 4 * step + 2, 4 * step + 3};
       const double loss = trainer.step(*data, samples).loss;
-      if (comm.rank() == 0) losses[static_cast<std::size_t>(step)] = loss;
+      if (comm.rank() == 0) losses[step] = loss;
     }
   });
   return losses;

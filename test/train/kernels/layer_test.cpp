@@ -1,7 +1,8 @@
 // Compares layers whose outputs no other test checks with their definitions, written as loops over one rank's tensors.
 // (The master test compares partitioned runs with one rank, the gradient test compares gradients with differences.)
 #include "partita/base/philox.hpp"
-#include "partita/comm/threads.hpp"
+#include "src/comm/threads/threads.hpp"
+#include "src/train/executor/executor.hpp"
 #include "test/support/master.hpp"
 
 namespace partita::test {

@@ -1,13 +1,14 @@
 // Measurements on the test double of a device, whose clock counts operations: times of layers, kernels and messages,
 // the profile, and the actions of a trace.
-#include "partita/base/profile.hpp"
-#include "partita/comm/threads.hpp"
 #include "partita/strategies/cost/estimate.hpp"
-#include "partita/strategies/cost/local_work.hpp"
 #include "partita/strategies/plan/bind.hpp"
-#include "partita/train/measure/measure_machine.hpp"
-#include "partita/train/run/trainer.hpp"
+#include "partita/train/trainer/trainer.hpp"
+#include "src/comm/threads/threads.hpp"
+#include "src/device/profile.hpp"
+#include "src/train/executor/executor.hpp"
 #include "src/train/measure/kernel_rates.hpp"
+#include "src/train/measure/measure_machine.hpp"
+#include "strategies/cost/local_work.hpp"
 #include "test/support/lazy_backend.hpp"
 
 #include <gtest/gtest.h>

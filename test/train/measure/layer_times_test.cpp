@@ -1,12 +1,12 @@
 // Checks that ranks measure their own work: every layer on each rank where it computes, for any plan, and nothing that
 // is known already.
-#include "partita/train/measure/layer_times.hpp"
-#include "partita/strategies/cost/local_work.hpp"
+#include "src/train/measure/layer_times.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "strategies/cost/local_work.hpp"
 
-#include "partita/comm/threads.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/train/kernels/custom_layer.hpp"
+#include "src/comm/threads/threads.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/placed.hpp"
 
@@ -37,9 +37,8 @@ const MeasureOptions quick{.backend = "reference", .most = 3, .budget = 0.0};
 /// Returns the times that all ranks have in the end, which must be equal.
 KernelTimes measured(const Plan& plan, const KernelTimes& known = {}) {
   std::vector<KernelTimes> times(static_cast<std::size_t>(plan.ranks()));
-  run_threads(plan.ranks(), [&](Communicator& comm) {
-    times[static_cast<std::size_t>(comm.rank())] = measure_layers(plan, comm.rank(), quick, known, comm);
-  });
+  run_threads(plan.ranks(),
+              [&](Communicator& comm) { times[comm.rank()] = measure_layers(plan, comm.rank(), quick, known, comm); });
   for (const auto& each : times) EXPECT_EQ(each.print(), times[0].print());
   return times[0];
 }

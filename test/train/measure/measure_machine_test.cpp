@@ -1,11 +1,11 @@
-#include "partita/train/measure/measure_machine.hpp"
-#include "partita/strategies/cost/local_work.hpp"
+#include "src/train/measure/measure_machine.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "strategies/cost/local_work.hpp"
 
 #include "partita/comm/solo.hpp"
-#include "partita/comm/threads.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/cost/estimate.hpp"
+#include "src/comm/threads/threads.hpp"
 
 #include <gtest/gtest.h>
 
@@ -87,7 +87,7 @@ std::vector<std::vector<Level>> levels(int ranks, Nodes& nodes) {
   std::vector<std::vector<Level>> all(static_cast<std::size_t>(ranks));
   run_threads(ranks, [&](Communicator& comm) {
     OnNodes world(comm, nodes);
-    all[static_cast<std::size_t>(comm.rank())] = measure_levels(nodes.ranks, 8192, world, [&] { return world.time(); });
+    all[comm.rank()] = measure_levels(nodes.ranks, 8192, world, [&] { return world.time(); });
   });
   return all;
 }
@@ -164,14 +164,13 @@ std::set<std::pair<std::string, Loop>> all_work(const Plan& plan) {
   std::set<std::pair<std::string, Loop>> all;
   for (const auto* layers : {&plan.layers, &plan.remainder_layers})
     for (const auto& layer : *layers)
-      for (const int rank : representatives(plan.grids[static_cast<std::size_t>(plan.stage_running(layer.group))]))
+      for (const int rank : representatives(plan.grids[plan.stage_running(layer.group)]))
         all.emplace(local_work(layer, rank, plan.workload), timed_loop(plan, plan.stage_running(layer.group)));
   for (std::size_t group = 0; group < plan.stage_of_group.size(); ++group)
     for (const int rank : {0, 1}) {
       Index elements = 0;
       for (const auto& bucket : plan.buckets)
-        if (plan.layers[static_cast<std::size_t>(bucket.last())].group == static_cast<int>(group))
-          elements += plan.share(bucket, rank).extent();
+        if (plan.layers[bucket.last()].group == static_cast<int>(group)) elements += plan.share(bucket, rank).extent();
       all.emplace(update_work(elements, plan.workload), timed_loop(plan, plan.stage_running(static_cast<int>(group))));
     }
   return all;

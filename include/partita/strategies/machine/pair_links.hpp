@@ -23,9 +23,7 @@ class PairLinks {
 
   /// Returns the links of the widest route between two ranks: a message between ranks without a direct link passes
   /// others, and is as fast as the narrowest hop.
-  int width(int rank, int other) const {
-    return widths_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(other)];
-  }
+  int width(int rank, int other) const { return widths_[rank][other]; }
   /// Returns the links that a collective of these ranks can use at once, with several rings or trees as NCCL and RCCL
   /// have them: the fewest links between two parts of the ranks (Edmonds, Edge-disjoint branchings, 1973). If their
   /// links do not connect them, returns the width of the narrowest route.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/base/memory.hpp"
+#include "partita/device/memory.hpp"
 #include "partita/strategies/plan/plan.hpp"
 #include "partita/strategies/plan/step.hpp"
 

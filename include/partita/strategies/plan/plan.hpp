@@ -132,13 +132,11 @@ struct Plan {
   int ranks() const { return grids.back().first_rank() + grids.back().size(); }
   /// Returns the stage of a rank of the world; rank_in_stage() returns its rank in the stage's grid.
   int stage_of_rank(int rank) const;
-  int rank_in_stage(int rank) const { return rank - grids[static_cast<std::size_t>(stage_of_rank(rank))].first_rank(); }
+  int rank_in_stage(int rank) const { return rank - grids[stage_of_rank(rank)].first_rank(); }
   /// Returns the stage that runs a group of a replica; stage_of() does the same for a layer.
   int stage_running(int group, int replica = 0) const;
   int stage_of(int layer, int replica = 0) const;
-  const Grid& grid_of(int layer, int replica = 0) const {
-    return grids[static_cast<std::size_t>(stage_of(layer, replica))];
-  }
+  const Grid& grid_of(int layer, int replica = 0) const { return grids[stage_of(layer, replica)]; }
   int replicas() const { return second_replica ? 2 : 1; }
   /// Returns the replica of a group that a stage runs, or -1 if it runs none. A stage never runs both.
   int replica_on(int group, int stage) const;

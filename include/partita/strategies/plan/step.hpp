@@ -86,7 +86,7 @@ class StepProgram {
 
   const Plan& plan() const { return plan_; }
   /// The stage's part of the schedule.
-  const std::vector<Action>& actions() const { return plan_.schedule.stages[static_cast<std::size_t>(stage_)]; }
+  const std::vector<Action>& actions() const { return plan_.schedule.stages[stage_]; }
   /// The operations of actions()[position], in order.
   std::span<const StepOp> ops(std::size_t position) const { return lists_[list_of_action_[position]].ops; }
   /// The operations before the first action, and those after the last one.

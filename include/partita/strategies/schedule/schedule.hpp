@@ -49,8 +49,8 @@ class GroupGraph {
 
   int groups() const { return static_cast<int>(producers_.size()); }
   /// The groups that feed a group, and the groups that it feeds, in ascending order.
-  const std::vector<int>& producers(int group) const { return producers_[static_cast<std::size_t>(group)]; }
-  const std::vector<int>& consumers(int group) const { return consumers_[static_cast<std::size_t>(group)]; }
+  const std::vector<int>& producers(int group) const { return producers_[group]; }
+  const std::vector<int>& consumers(int group) const { return consumers_[group]; }
   /// The number of edges, and the index of one edge, from 0; -1 if there is no such edge.
   int edges() const { return static_cast<int>(edges_.size()); }
   int edge(int producer, int consumer) const;

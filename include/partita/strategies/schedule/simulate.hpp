@@ -24,13 +24,13 @@ struct ScheduleTimes {
   std::vector<double> second_edges{};
 
   const GroupTimes& of(int group, int replica = 0) const {
-    return (replica == 0 || second_groups.empty() ? groups : second_groups)[static_cast<std::size_t>(group)];
+    return (replica == 0 || second_groups.empty() ? groups : second_groups)[group];
   }
   double of(const Action& action) const;
   /// The time of a transfer over an edge of the graph.
   double of_edge(int edge, int replica) const {
     const auto& all = replica == 0 || second_edges.empty() ? edges : second_edges;
-    return all.empty() ? transfer : all[static_cast<std::size_t>(edge)];
+    return all.empty() ? transfer : all[edge];
   }
 };
 

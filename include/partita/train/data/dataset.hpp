@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/base/tensor.hpp"
+#include "partita/device/tensor.hpp"
 
 #include <functional>
 #include <memory>

@@ -1,13 +1,13 @@
-#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
-#include "partita/base/host.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
-#include "partita/train/measure/measure_machine.hpp"
-#include "src/cli/support/machine_files.hpp"
-#include "src/cli/support/number_option.hpp"
-#include "src/cli/support/options.hpp"
-#include "src/cli/support/text_file.hpp"
+#include "src/cli/files/text_file.hpp"
+#include "src/cli/options/machine_files.hpp"
+#include "src/cli/options/number_option.hpp"
+#include "src/cli/options/options.hpp"
+#include "src/system/clock.hpp"
+#include "src/system/host.hpp"
+#include "src/train/measure/measure_machine.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,10 +2,10 @@
 
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
-#include "partita/train/kernels/kernel_choice.hpp"
-#include "src/cli/support/causes.hpp"
-#include "src/cli/support/layer_json.hpp"
+#include "src/cli/output/causes.hpp"
+#include "src/cli/output/layer_json.hpp"
 #include "src/cli/verbs/compare/verdict.hpp"
+#include "src/train/kernels/kernel_choice.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -20,7 +20,7 @@ Json layers_of(const Compared& one) {
     const LayerCost& cost = one.cost.layers[i];
     const LayerPlan& layer = one.plan.layers[i];
     const int stage = one.plan.stage_of(static_cast<int>(i));
-    const int rank = one.plan.grids[static_cast<std::size_t>(stage)].first_rank();
+    const int rank = one.plan.grids[stage].first_rank();
     Traffic traffic;
     for (const auto& item : layer_traffic(one.plan, static_cast<int>(i), rank)) traffic += item.traffic;
     Json row{{"name", layer.name}, {"kind", layer.op->kind()}, {"stage", stage}};

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "src/cli/support/compared.hpp"
-#include "src/cli/support/json.hpp"
-#include "src/cli/support/machine_files.hpp"
+#include "src/cli/files/json.hpp"
+#include "src/cli/options/machine_files.hpp"
+#include "src/cli/output/compared.hpp"
 
 #include <vector>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/cli/support/options.hpp"
+#include "src/cli/options/options.hpp"
 
 #include <string>
 #include <vector>

@@ -3,13 +3,12 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/memory_remedies.hpp"
-#include "src/cli/support/compared.hpp"
-#include "src/cli/support/json.hpp"
-#include "src/cli/support/plan_notes.hpp"
-#include "src/cli/support/rank_patterns.hpp"
-#include "src/cli/support/settled.hpp"
-#include "src/cli/support/text_file.hpp"
-#include "src/cli/support/units.hpp"
+#include "src/cli/files/json.hpp"
+#include "src/cli/files/text_file.hpp"
+#include "src/cli/options/rank_patterns.hpp"
+#include "src/cli/options/settled.hpp"
+#include "src/cli/output/compared.hpp"
+#include "src/cli/output/plan_notes.hpp"
 
 #include <fmt/ranges.h>
 

@@ -1,7 +1,7 @@
 #include "src/cli/verbs/compare/verdict.hpp"
 
-#include "src/cli/support/unfit.hpp"
-#include "src/cli/support/units.hpp"
+#include "src/cli/output/compared.hpp"
+#include "src/cli/output/unfit.hpp"
 
 #include <fmt/ranges.h>
 

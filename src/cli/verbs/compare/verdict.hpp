@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/cli/support/compared.hpp"
+#include "src/cli/output/compared.hpp"
 
 #include <string>
 #include <vector>

@@ -6,14 +6,14 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "partita/train/kernels/kernel.hpp"
-#include "src/cli/support/device_options.hpp"
-#include "src/cli/support/number_option.hpp"
-#include "src/cli/support/options.hpp"
-#include "src/cli/support/plan_notes.hpp"
-#include "src/cli/support/schedule_report.hpp"
-#include "src/cli/support/settled.hpp"
-#include "src/cli/support/text_file.hpp"
-#include "src/cli/support/unfit.hpp"
+#include "src/cli/files/text_file.hpp"
+#include "src/cli/options/device_options.hpp"
+#include "src/cli/options/number_option.hpp"
+#include "src/cli/options/options.hpp"
+#include "src/cli/options/settled.hpp"
+#include "src/cli/output/plan_notes.hpp"
+#include "src/cli/output/schedule_report.hpp"
+#include "src/cli/output/unfit.hpp"
 #include "src/cli/verbs/explain/explain_json.hpp"
 
 namespace partita::cli {
@@ -94,11 +94,8 @@ void print_bucket(const Plan& plan, int layer) {
     if (bucket.axes == 0 || first == last || std::none_of(bucket.entries.begin(), bucket.entries.end(), has)) continue;
     const auto& names = plan.layers;
     print_line("dw",
-               fmt::format("is summed in one bucket with the layers {} to {}{}",
-                           names[static_cast<std::size_t>(first)].name, names[static_cast<std::size_t>(last)].name,
-                           first == layer ? ""
-                                          : fmt::format("; its traffic is listed at {}",
-                                                        names[static_cast<std::size_t>(first)].name)));
+               fmt::format("is summed in one bucket with the layers {} to {}{}", names[first].name, names[last].name,
+                           first == layer ? "" : fmt::format("; its traffic is listed at {}", names[first].name)));
   }
 }
 
@@ -134,10 +131,10 @@ void print_products(const std::vector<ProductPlan>& products, DType dtype) {
 }
 
 void print_layer(const Plan& plan, int index, const ExplainOptions& options) {
-  const auto& layer = plan.layers[static_cast<std::size_t>(index)];
+  const auto& layer = plan.layers[index];
   fmt::print("\n{} = {}", layer.name, layer.op->kind());
   for (std::size_t i = 0; i < layer.inputs.size(); ++i)
-    fmt::print("{}{}", i == 0 ? "(" : ", ", plan.layers[static_cast<std::size_t>(layer.inputs[i])].name);
+    fmt::print("{}{}", i == 0 ? "(" : ", ", plan.layers[layer.inputs[i]].name);
   fmt::print("{} {}\n", layer.inputs.empty() ? "" : ")", layer.op->describe());
   print_algorithm(layer->at, plan.workload.dtype);
   print_products(layer->at.products, plan.workload.dtype);
@@ -156,7 +153,7 @@ void print_layer(const Plan& plan, int index, const ExplainOptions& options) {
   if (layer->at.dy_halo && layer->needs_dx[0] && plan.workload.training)
     print_line("halo dy", layer->at.dy_halo->widths());
   for (const auto& boundary : layer.sends_to_stages) {
-    const int stage = plan.stage_of_group[static_cast<std::size_t>(boundary.group)];
+    const int stage = plan.stage_of_group[boundary.group];
     print_line(fmt::format("y to {}", stage),
                shape_and_layout(layer->shape, boundary.to) + fmt::format(" on stage {}", stage));
   }
@@ -171,7 +168,7 @@ void print_layer(const Plan& plan, int index, const ExplainOptions& options) {
 void print_layers(const Plan& plan, int asked, const ExplainOptions& options) {
   if (asked >= 0) return print_layer(plan, asked, options);
   for (int layer = 0, before = -1; layer < static_cast<int>(plan.layers.size()); ++layer) {
-    const int group = plan.layers[static_cast<std::size_t>(layer)].group;
+    const int group = plan.layers[layer].group;
     if (plan.grids.size() > 1 && group != before)
       fmt::print("\n== stage {}{} ==\n", plan.stage_of(layer),
                  plan.stage_of_group.size() > plan.grids.size() ? fmt::format(", group {}", group) : "");

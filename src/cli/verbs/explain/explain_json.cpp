@@ -2,7 +2,7 @@
 
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
-#include "src/cli/support/layer_json.hpp"
+#include "src/cli/output/layer_json.hpp"
 
 #include <array>
 
@@ -71,7 +71,7 @@ Json traffic_of(const Plan& plan, int layer, int rank) {
 
 Json layer_of(const Explained& of, int index) {
   const Plan& plan = of.plan;
-  const LayerPlan& layer = plan.layers[static_cast<std::size_t>(index)];
+  const LayerPlan& layer = plan.layers[index];
   const bool training = plan.workload.training;
   Json row{{"name", layer.name},
            {"kind", layer.op->kind()},
@@ -89,10 +89,10 @@ Json layer_of(const Explained& of, int index) {
            {"recompute", layer.recompute},
            {"notes", layer->notes}};
   row["reads"] = Json::array();
-  for (const int input : layer.inputs) row["reads"].push_back(plan.layers[static_cast<std::size_t>(input)].name);
+  for (const int input : layer.inputs) row["reads"].push_back(plan.layers[input].name);
   if (training) row["dx"] = texts(layer->at.dx);
   if (layer->at.x_halo) row["halo_x"] = layer->at.x_halo->widths();
-  if (of.cost) row["cost"] = to_json(of.cost->layers[static_cast<std::size_t>(index)]);
+  if (of.cost) row["cost"] = to_json(of.cost->layers[index]);
   return row;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "partita/strategies/cost/estimate.hpp"
-#include "src/cli/support/json.hpp"
+#include "src/cli/files/json.hpp"
 
 #include <optional>
 #include <string>

@@ -3,9 +3,9 @@
 #include "partita/backend/backend.hpp"
 #include "partita/backend/cuda.hpp"
 #include "partita/comm/mpi.hpp"
-#include "partita/comm/nccl.hpp"
-#include "partita/train/run/checkpoint.hpp"
+#include "partita/train/checkpoint/checkpoint.hpp"
 #include "src/cli/version.hpp"
+#include "src/comm/device/nccl.hpp"
 
 #include <zlib.h>
 

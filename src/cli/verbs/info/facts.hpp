@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/cli/support/json.hpp"
+#include "src/cli/files/json.hpp"
 
 #include <string>
 #include <utility>

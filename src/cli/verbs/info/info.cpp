@@ -1,6 +1,6 @@
-#include "src/cli/support/command.hpp"
-#include "src/cli/support/command_line.hpp"
-#include "src/cli/support/text_file.hpp"
+#include "src/cli/files/text_file.hpp"
+#include "src/cli/options/command.hpp"
+#include "src/cli/options/command_line.hpp"
 #include "src/cli/verbs/info/build.hpp"
 #include "src/cli/verbs/info/system.hpp"
 

@@ -2,10 +2,10 @@
 
 #include "partita/backend/cuda.hpp"
 #include "partita/base/error.hpp"
-#include "partita/base/host.hpp"
-#include "partita/base/memory.hpp"
-#include "partita/train/kernels/kernel_choice.hpp"
-#include "src/cli/support/conditions.hpp"
+#include "partita/device/memory.hpp"
+#include "src/cli/output/conditions.hpp"
+#include "src/system/host.hpp"
+#include "src/train/kernels/kernel_choice.hpp"
 
 #include <sys/resource.h>
 #include <sys/statvfs.h>

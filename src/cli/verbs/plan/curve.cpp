@@ -2,7 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
-#include "src/cli/support/compared.hpp"
+#include "src/cli/output/compared.hpp"
 #include "src/cli/verbs/plan/files.hpp"
 #include "src/cli/verbs/plan/reasons.hpp"
 #include "src/cli/verbs/plan/search.hpp"

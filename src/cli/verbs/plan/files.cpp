@@ -1,7 +1,7 @@
 #include "src/cli/verbs/plan/files.hpp"
 
 #include "partita/base/error.hpp"
-#include "src/cli/support/text_file.hpp"
+#include "src/cli/files/text_file.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,15 +1,15 @@
 #include "partita/base/error.hpp"
-#include "partita/model/operators.hpp"
 #include "partita/strategies/plan/bind.hpp"
-#include "src/cli/support/causes.hpp"
-#include "src/cli/support/compared.hpp"
-#include "src/cli/support/number_option.hpp"
-#include "src/cli/support/rank_patterns.hpp"
+#include "src/cli/options/number_option.hpp"
+#include "src/cli/options/rank_patterns.hpp"
+#include "src/cli/output/causes.hpp"
+#include "src/cli/output/compared.hpp"
 #include "src/cli/verbs/plan/curve.hpp"
 #include "src/cli/verbs/plan/files.hpp"
 #include "src/cli/verbs/plan/plan_options.hpp"
 #include "src/cli/verbs/plan/reasons.hpp"
 #include "src/cli/verbs/plan/search.hpp"
+#include "src/model/operators.hpp"
 
 #include <fmt/ranges.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "partita/strategies/planner/planner.hpp"
-#include "src/cli/support/options.hpp"
+#include "src/cli/options/options.hpp"
 
 #include <string>
 #include <vector>

@@ -1,11 +1,11 @@
 #include "src/cli/verbs/plan/reasons.hpp"
 
 #include "partita/strategies/plan/bind.hpp"
-#include "partita/strategies/planner/layout_reasons.hpp"
 #include "partita/strategies/planner/memory_remedies.hpp"
-#include "partita/strategies/planner/strategy_kind.hpp"
-#include "src/cli/support/compared.hpp"
+#include "src/cli/output/compared.hpp"
 #include "src/cli/verbs/plan/baselines.hpp"
+#include "strategies/planner/layout_reasons.hpp"
+#include "strategies/planner/strategy_kind.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -3,14 +3,14 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/memory_remedies.hpp"
-#include "partita/strategies/planner/short_rules.hpp"
 #include "partita/strategies/schedule/generators.hpp"
-#include "src/cli/support/option_values.hpp"
-#include "src/cli/support/plain_axes.hpp"
-#include "src/cli/support/schedule_report.hpp"
-#include "src/cli/support/settled.hpp"
-#include "src/cli/support/unfit.hpp"
+#include "src/cli/options/option_values.hpp"
+#include "src/cli/options/settled.hpp"
+#include "src/cli/output/plain_axes.hpp"
+#include "src/cli/output/schedule_report.hpp"
+#include "src/cli/output/unfit.hpp"
 #include "src/cli/verbs/plan/reasons.hpp"
+#include "strategies/planner/short_rules.hpp"
 
 #include <unistd.h>
 

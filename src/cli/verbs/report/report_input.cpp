@@ -1,7 +1,7 @@
 #include "src/cli/verbs/report/report_input.hpp"
 
 #include "partita/base/error.hpp"
-#include "src/cli/support/text_file.hpp"
+#include "src/cli/files/text_file.hpp"
 
 #include <vector>
 

@@ -1,18 +1,18 @@
-#include "partita/base/clock.hpp"
 #include "partita/base/error.hpp"
-#include "partita/base/launched_rank.hpp"
-#include "partita/base/open_locked.hpp"
 #include "partita/base/philox.hpp"
-#include "partita/base/real_path.hpp"
-#include "src/cli/support/child_process.hpp"
-#include "src/cli/support/command.hpp"
-#include "src/cli/support/json.hpp"
-#include "src/cli/support/machine_files.hpp"
-#include "src/cli/support/open_data.hpp"
-#include "src/cli/support/predicted.hpp"
-#include "src/cli/support/text_file.hpp"
+#include "src/base/launched_rank.hpp"
+#include "src/cli/files/child_process.hpp"
+#include "src/cli/files/json.hpp"
+#include "src/cli/files/text_file.hpp"
+#include "src/cli/options/command.hpp"
+#include "src/cli/options/machine_files.hpp"
+#include "src/cli/options/open_data.hpp"
+#include "src/cli/verbs/scale/predicted.hpp"
 #include "src/cli/verbs/scale/scale_options.hpp"
 #include "src/cli/verbs/scale/scale_results.hpp"
+#include "src/system/clock.hpp"
+#include "src/system/open_locked.hpp"
+#include "src/system/real_path.hpp"
 
 #include <unistd.h>
 
@@ -241,7 +241,7 @@ class Experiment {
     const Index epoch = (size + batch(each.ranks) - 1) / batch(each.ranks);
     std::vector<double> counted;
     for (Index i = uncounted_steps; i < static_cast<Index>(steps.size()); ++i)
-      if (i % epoch < whole) counted.push_back(steps[static_cast<std::size_t>(i)]);
+      if (i % epoch < whole) counted.push_back(steps[i]);
     if (counted.empty()) throw Error("no step with a full batch was timed");
     return median(std::move(counted));
   }

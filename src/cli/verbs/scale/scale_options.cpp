@@ -2,10 +2,10 @@
 
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
-#include "src/cli/support/child_process.hpp"
-#include "src/cli/support/command_line.hpp"
-#include "src/cli/support/number_option.hpp"
-#include "src/cli/support/text_file.hpp"
+#include "src/cli/files/child_process.hpp"
+#include "src/cli/files/text_file.hpp"
+#include "src/cli/options/command_line.hpp"
+#include "src/cli/options/number_option.hpp"
 #include "src/cli/verbs/scale/scale_results.hpp"
 #include "src/cli/version.hpp"
 

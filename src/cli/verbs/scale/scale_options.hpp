@@ -1,7 +1,7 @@
 #pragma once
 
-#include "src/cli/support/rank_patterns.hpp"
-#include "src/cli/support/train_options.hpp"
+#include "src/cli/options/rank_patterns.hpp"
+#include "src/cli/options/train_options.hpp"
 
 #include <string>
 #include <vector>

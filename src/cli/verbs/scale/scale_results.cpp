@@ -1,8 +1,8 @@
 #include "src/cli/verbs/scale/scale_results.hpp"
 
 #include "partita/base/error.hpp"
-#include "src/cli/support/json.hpp"
-#include "src/cli/support/text_file.hpp"
+#include "src/cli/files/json.hpp"
+#include "src/cli/files/text_file.hpp"
 
 #include <algorithm>
 #include <cmath>

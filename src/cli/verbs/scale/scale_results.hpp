@@ -1,7 +1,7 @@
 #pragma once
 
 #include "partita/base/types.hpp"
-#include "src/cli/support/conditions.hpp"
+#include "src/cli/output/conditions.hpp"
 
 #include <optional>
 #include <string>

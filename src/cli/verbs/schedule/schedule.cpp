@@ -1,11 +1,11 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/schedule/validate.hpp"
-#include "src/cli/support/command.hpp"
-#include "src/cli/support/command_line.hpp"
-#include "src/cli/support/json.hpp"
-#include "src/cli/support/number_option.hpp"
-#include "src/cli/support/schedule_report.hpp"
-#include "src/cli/support/text_file.hpp"
+#include "src/cli/files/json.hpp"
+#include "src/cli/files/text_file.hpp"
+#include "src/cli/options/command.hpp"
+#include "src/cli/options/command_line.hpp"
+#include "src/cli/options/number_option.hpp"
+#include "src/cli/output/schedule_report.hpp"
 
 #include <array>
 #include <charconv>
@@ -104,8 +104,7 @@ Json to_json(const ScheduleReport& report) {
                                  {"idle", simulation.idle(static_cast<int>(stage))},
                                  {"peak_activations", peaks[stage]}});
   for (const auto& [stage, position] : simulation.critical)
-    json["critical_path"].push_back(
-        schedule.stages[static_cast<std::size_t>(stage)][static_cast<std::size_t>(position)].print());
+    json["critical_path"].push_back(schedule.stages[stage][position].print());
   return json;
 }
 

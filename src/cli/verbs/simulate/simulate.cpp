@@ -1,14 +1,14 @@
 #include "partita/base/error.hpp"
-#include "partita/base/plain_text.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/plan/bind.hpp"
-#include "partita/strategies/simgrid/platform.hpp"
-#include "partita/strategies/simgrid/trace.hpp"
-#include "src/cli/support/child_process.hpp"
-#include "src/cli/support/json.hpp"
-#include "src/cli/support/options.hpp"
-#include "src/cli/support/settled.hpp"
-#include "src/cli/support/text_file.hpp"
+#include "src/base/plain_text.hpp"
+#include "src/cli/files/child_process.hpp"
+#include "src/cli/files/json.hpp"
+#include "src/cli/files/text_file.hpp"
+#include "src/cli/options/options.hpp"
+#include "src/cli/options/settled.hpp"
+#include "strategies/simgrid/platform.hpp"
+#include "strategies/simgrid/trace.hpp"
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #include "src/cli/verbs/train/best_epoch.hpp"
 
-#include "partita/base/plain_text.hpp"
+#include "src/base/plain_text.hpp"
 
 #include <fmt/format.h>
 

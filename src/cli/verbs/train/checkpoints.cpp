@@ -1,10 +1,10 @@
 #include "src/cli/verbs/train/checkpoints.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/open_locked.hpp"
-#include "partita/base/real_path.hpp"
-#include "partita/train/run/run_record.hpp"
-#include "src/cli/support/option_values.hpp"
+#include "src/cli/options/option_values.hpp"
+#include "src/system/open_locked.hpp"
+#include "src/system/real_path.hpp"
+#include "src/train/checkpoint/run_record.hpp"
 
 #include <sys/stat.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "partita/train/run/checkpoint.hpp"
-#include "src/cli/support/signals.hpp"
-#include "src/cli/support/train_options.hpp"
+#include "partita/train/checkpoint/checkpoint.hpp"
+#include "src/cli/options/train_options.hpp"
+#include "src/cli/verbs/train/signals.hpp"
 
 #include <optional>
 #include <string>

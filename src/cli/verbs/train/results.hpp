@@ -1,10 +1,10 @@
 #pragma once
 
-#include "partita/train/run/trainer.hpp"
-#include "src/cli/support/json.hpp"
-#include "src/cli/support/progress.hpp"
-#include "src/cli/support/train_options.hpp"
+#include "partita/train/trainer/trainer.hpp"
+#include "src/cli/files/json.hpp"
+#include "src/cli/options/train_options.hpp"
 #include "src/cli/verbs/train/best_epoch.hpp"
+#include "src/cli/verbs/train/progress.hpp"
 
 #include <string>
 #include <vector>

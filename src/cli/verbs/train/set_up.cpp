@@ -1,17 +1,18 @@
 #include "src/cli/verbs/train/set_up.hpp"
+#include "src/train/trainer/run_memory.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
-#include "partita/train/data/subset.hpp"
-#include "src/cli/support/open_data.hpp"
-#include "src/cli/support/optimizer_options.hpp"
-#include "src/cli/support/option_values.hpp"
-#include "src/cli/support/settled.hpp"
-#include "src/cli/support/text_file.hpp"
-#include "src/cli/support/unfit.hpp"
+#include "src/cli/files/text_file.hpp"
+#include "src/cli/options/open_data.hpp"
+#include "src/cli/options/optimizer_options.hpp"
+#include "src/cli/options/option_values.hpp"
+#include "src/cli/options/settled.hpp"
+#include "src/cli/output/unfit.hpp"
 #include "src/cli/verbs/train/checkpoints.hpp"
 #include "src/cli/verbs/train/step_log.hpp"
+#include "src/train/data/subset.hpp"
 
 #include <algorithm>
 #include <map>

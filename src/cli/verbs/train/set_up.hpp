@@ -1,9 +1,9 @@
 #pragma once
 
 #include "partita/cli/main.hpp"
-#include "partita/train/run/checkpoint.hpp"
-#include "partita/train/run/trainer.hpp"
-#include "src/cli/support/train_options.hpp"
+#include "partita/train/checkpoint/checkpoint.hpp"
+#include "partita/train/trainer/trainer.hpp"
+#include "src/cli/options/train_options.hpp"
 
 #include <cstdint>
 #include <memory>

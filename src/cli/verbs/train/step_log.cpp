@@ -1,8 +1,8 @@
 #include "src/cli/verbs/train/step_log.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/real_path.hpp"
-#include "src/cli/support/text_file.hpp"
+#include "src/cli/files/text_file.hpp"
+#include "src/system/real_path.hpp"
 
 #include <unistd.h>
 

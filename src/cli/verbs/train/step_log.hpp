@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/cli/support/progress.hpp"
+#include "src/cli/verbs/train/progress.hpp"
 
 #include <cstdio>
 #include <memory>

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "partita/device/tensor.hpp"
+
+namespace partita {
+
+/// One rank's part of a microbatch.
+struct Batch {
+  Tensor images;  ///< the rank's box of the input layer's output
+  Tensor target;  ///< the rank's box of the loss's target: labels (i32), or values in the dtype of the images
+};
+
+/// The result of one microbatch or one step.
+struct StepResult {
+  double loss = 0;       ///< mean over the global batch; the same number on every rank
+  double accuracy = 0;   ///< fraction of correct predictions; NaN if the target holds values
+  bool skipped = false;  ///< the weights were not updated (TrainerOptions::on_nan, and overflow of f16)
+};
+
+}  // namespace partita

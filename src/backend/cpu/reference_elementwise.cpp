@@ -1,0 +1,119 @@
+#include "partita/base/dispatch.hpp"
+#include "src/backend/common/alike.hpp"
+#include "src/backend/cpu/reference.hpp"
+#include "src/device/rows.hpp"
+
+#include <vector>
+
+namespace partita {
+
+namespace {
+
+/// The elements of x as rows of channels, which are the innermost dimension.
+struct Rows {
+  Index rows, channels;
+  explicit Rows(const Tensor& x) : rows(0), channels(x.extent('C')) {
+    require(x.find('C') >= 0, "x must have channels");
+    if (x.volume() > 0) rows = x.volume() / channels;
+  }
+};
+
+/// True if no element has all bits of `exponent` set, as NaN and infinities have. Compilers vectorize this loop.
+template <class T>
+bool none_has(const Tensor& tensor, T exponent) {
+  const auto* bits = tensor.as<T>();
+  const Index count = tensor.volume();  // called in the loop, it would keep the loop from being vectorized
+  T any = 0;
+  for (Index i = 0; i < count; ++i) any |= static_cast<T>((bits[i] & exponent) == exponent);
+  return any == 0;
+}
+
+bool is_finite(const Tensor& tensor) {
+  switch (tensor.dtype()) {
+    case DType::f64: return none_has<std::uint64_t>(tensor, 0x7FF0000000000000);
+    case DType::f32: return none_has<std::uint32_t>(tensor, 0x7F800000);
+    case DType::bf16: return none_has<std::uint16_t>(tensor, 0x7F80);
+    case DType::f16: return none_has<std::uint16_t>(tensor, 0x7C00);
+    case DType::i32: return true;
+  }
+  broken("unknown data type");
+}
+
+}  // namespace
+
+void ReferenceBackend::check(DType dtype) const {
+  if (dtype == DType::i32) fail("backend 'reference' computes in f64, f32, bf16 and f16, not in i32");
+}
+
+void ReferenceBackend::bias_forward(const Tensor& bias, const Tensor& y, Stream) {
+  const Rows size(y);
+  require(bias.volume() == size.channels && bias.dtype() == y.dtype(),
+          "there must be one bias per channel, in y's dtype");
+  dispatch_float(y.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    T* to = y.as<T>();
+    for (Index r = 0; r < size.rows; ++r, to += size.channels)
+      for (Index c = 0; c < size.channels; ++c)
+        to[c] = static_cast<T>(static_cast<A>(to[c]) + static_cast<A>(bias.as<T>()[c]));
+  });
+}
+
+void ReferenceBackend::bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream) {
+  const Rows size(dy);
+  require(db.volume() == size.channels && db.dtype() == dy.dtype(),
+          "there must be one bias per channel, in dy's dtype");
+  std::vector<double> sums(static_cast<std::size_t>(size.channels));
+  dispatch_float(dy.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const T* from = dy.as<T>();
+    for (Index r = 0; r < size.rows; ++r, from += size.channels)
+      for (Index c = 0; c < size.channels; ++c) sums[c] += static_cast<double>(from[c]);
+    for (Index c = 0; c < size.channels; ++c) {
+      const double before = write == Write::add ? static_cast<double>(db.as<T>()[c]) : 0;
+      db.as<T>()[c] = static_cast<T>(before + sums[c]);
+    }
+  });
+}
+
+void ReferenceBackend::dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole,
+                               const Tensor& x, const Tensor& y, Stream) {
+  check_alike(x, y);
+  const Random numbers = random.at_step(static_cast<std::uint64_t>(step.get(0)));
+  dispatch_float(y.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    const A keep = static_cast<A>(static_cast<T>(1 / (1 - rate)));
+    std::vector<double> drawn;
+    for_rows(y, whole, [&](const Row& row) {
+      drawn.resize(static_cast<std::size_t>(row.length));
+      numbers.uniform(first + row.first, drawn);
+      for (Index i = 0; i < row.length; ++i) {
+        const Index at = row.offset + i * row.stride;
+        const A factor = drawn[i] < rate ? A{0} : keep;
+        y.as<T>()[at] = static_cast<T>(factor * static_cast<A>(x.as<T>()[at]));
+      }
+    });
+  });
+}
+
+void ReferenceBackend::axpby(double a, const Tensor& x, double b, const Tensor& y, Stream) {
+  require(x.volume() == y.volume(), "both tensors must have as many elements");
+  dispatch_float(x.dtype(), [&](auto s) {
+    dispatch_float(y.dtype(), [&, count = y.volume()](auto t) {
+      const auto* from = x.as<decltype(s)>();
+      auto* to = y.as<decltype(t)>();
+      if (b == 0)
+        for (Index i = 0; i < count; ++i) to[i] = static_cast<decltype(t)>(a * static_cast<double>(from[i]));
+      else
+        for (Index i = 0; i < count; ++i)
+          to[i] = static_cast<decltype(t)>(b * static_cast<double>(to[i]) + a * static_cast<double>(from[i]));
+    });
+  });
+}
+
+void ReferenceBackend::mark_not_finite(const Tensor& x, const Tensor& mark, Stream) {
+  if (!is_finite(x)) *mark.as<double>() = 1;
+}
+
+}  // namespace partita

@@ -1,0 +1,318 @@
+#include "partita/base/dispatch.hpp"
+#include "src/backend/common/alike.hpp"
+#include "src/backend/common/center_of.hpp"
+#include "src/backend/common/moments.hpp"
+#include "src/backend/cpu/reference.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+namespace partita {
+
+namespace {
+
+/// Numbers S N C: for each of S numbers, parts and channels (norm_numbers).
+struct Numbers {
+  Numbers(const Tensor& tensor, Index count)
+      : data(tensor.as<double>()), parts(tensor.extent('N')), channels(tensor.extent('C')) {
+    require(tensor.dtype() == DType::f64 && tensor.names() == "SNC" && tensor.extent('S') == count,
+            "numbers of a normalization must be an f64 tensor S N C");
+  }
+  /// The number s of a part, by channel.
+  double* of(Index s, Index part) const { return data + (s * parts + part) * channels; }
+
+  double* data;
+  Index parts, channels;
+};
+
+/// x as parts of consecutive rows of channels, which are the innermost dimension.
+struct Parts {
+  Parts(const Tensor& x, const Numbers& numbers) : channels(x.extent('C')), count(numbers.parts) {
+    require(x.find('C') >= 0, "x must have channels");
+    require(count == 1 || count == x.extent('N'), "a part must be all of x or one sample");
+    require(numbers.channels == 0 ? channels == 0 : channels % numbers.channels == 0,
+            "there must be one number for each channel or group of channels");
+    if (x.volume() > 0) rows = x.volume() / channels / count;
+  }
+  /// The offset of a part's first element.
+  Index first(Index part) const { return part * rows * channels; }
+
+  Index channels, count;
+  Index rows = 0;  // of a part
+};
+
+void check_channels(const Tensor& vector, Index channels) {
+  require(vector.volume() == channels, "there must be one entry per channel");
+}
+
+/// Calls f(first row, number of rows) for four rows at a time, then for the remaining rows one by one. A sum stays in
+/// its register for four rows. Each channel is still summed in the order of the rows.
+template <class F>
+void in_fours(Index rows, F&& f) {
+  Index r = 0;
+  for (; r + 4 <= rows; r += 4) f(r, std::integral_constant<Index, 4>{});
+  for (; r < rows; ++r) f(r, std::integral_constant<Index, 1>{});
+}
+
+// The loops over rows. Their arrays do not overlap, so the compiler turns them into vector instructions.
+
+template <Index rows, class T>
+void sum_rows(Index channels, const T* __restrict x, const double* __restrict center, double* __restrict first,
+              double* __restrict second) {
+  for (Index c = 0; c < channels; ++c)
+    for (Index r = 0; r < rows; ++r) {
+      const double d = static_cast<double>(x[r * channels + c]) - center[c];
+      first[c] += d;
+      second[c] += d * d;
+    }
+}
+
+template <Index rows, class T>
+void sum_gradient_rows(Index channels, const T* __restrict x, const T* __restrict dy, const double* __restrict mean,
+                       const double* __restrict by, double* __restrict first, double* __restrict second) {
+  for (Index c = 0; c < channels; ++c)
+    for (Index r = 0; r < rows; ++r) {
+      const auto g = static_cast<double>(dy[r * channels + c]);
+      first[c] += g;
+      second[c] += g * (static_cast<double>(x[r * channels + c]) - mean[c]) * by[c];
+    }
+}
+
+/// y = factor * (x - center) + offset
+template <class T, class A>
+void forward_rows(Index rows, Index channels, const T* __restrict x, T* __restrict y, const A* __restrict center,
+                  const A* __restrict factor, const A* __restrict offset) {
+  for (Index r = 0; r < rows; ++r, x += channels, y += channels)
+    for (Index c = 0; c < channels; ++c)
+      y[c] = static_cast<T>(factor[c] * (static_cast<A>(x[c]) - center[c]) + offset[c]);
+}
+
+/// dx = of_dy * dy + of_x * (x - center) + of_one
+template <class T, class A>
+void backward_rows(Index rows, Index channels, const T* __restrict x, const T* __restrict dy, T* __restrict dx,
+                   const A* __restrict center, const A* __restrict of_dy, const A* __restrict of_x,
+                   const A* __restrict of_one) {
+  for (Index r = 0; r < rows; ++r, x += channels, dy += channels, dx += channels)
+    for (Index c = 0; c < channels; ++c)
+      dx[c] =
+          static_cast<T>(of_dy[c] * static_cast<A>(dy[c]) + of_x[c] * (static_cast<A>(x[c]) - center[c]) + of_one[c]);
+}
+
+/// Calls f(c, g) for each channel c and its group g.
+template <class F>
+void for_groups(Index channels, Index groups, F&& f) {
+  const Index size = groups == 0 ? 1 : channels / groups;
+  for (Index c = 0; c < channels; ++c) f(c, c / size);
+}
+
+/// Returns the numbers of one part by channel: each channel gets its group's.
+std::vector<double> by_channel(const double* of_groups, Index groups, Index channels) {
+  std::vector<double> values(static_cast<std::size_t>(channels));
+  for_groups(channels, groups, [&](Index c, Index g) { values[c] = of_groups[g]; });
+  return values;
+}
+
+std::vector<double> values_of(const Tensor& vector) {
+  std::vector<double> values(static_cast<std::size_t>(vector.volume()));
+  for (std::size_t c = 0; c < values.size(); ++c) values[c] = vector.get(static_cast<Index>(c));
+  return values;
+}
+
+template <class A>
+std::vector<A> to_accumulators(const std::vector<double>& values) {
+  std::vector<A> to(values.size());
+  std::transform(values.begin(), values.end(), to.begin(), [](double v) { return static_cast<A>(v); });
+  return to;
+}
+
+}  // namespace
+
+void ReferenceBackend::channel_centers(const Tensor& x, const Tensor& centers, Stream) {
+  const Numbers to(centers, 1);
+  const Parts size(x, to);
+  const Index a_group = to.channels == 0 ? 1 : size.channels / to.channels, elements = size.rows * a_group,
+              samples = std::min(elements, center_samples);
+  dispatch_float(x.dtype(), [&](auto t) {
+    for (Index part = 0; part < size.count; ++part) {
+      const auto* values = x.as<decltype(t)>() + size.first(part);
+      double* sums = to.of(0, part);
+      std::fill_n(sums, to.channels, 0.0);
+      for (Index k = 0; k < samples; ++k) {
+        const Index i = k * elements / samples;
+        const auto* value = values + i / a_group * size.channels + i % a_group;
+        for (Index g = 0; g < to.channels; ++g)
+          sums[g] += static_cast<double>(value[g * a_group]) - static_cast<double>(values[g * a_group]);
+      }
+      for (Index g = 0; g < to.channels; ++g)
+        if (samples > 0) sums[g] = static_cast<double>(values[g * a_group]) + sums[g] / static_cast<double>(samples);
+    }
+  });
+}
+
+void ReferenceBackend::channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) {
+  const Numbers to(sums, 2), of(centers, 1);
+  const Parts size(x, of);
+  require(to.channels == size.channels && to.parts == size.count, "there must be one sum per part and channel");
+  sums.zero(stream);
+  dispatch_float(x.dtype(), [&](auto t) {
+    for (Index part = 0; part < size.count; ++part) {
+      const auto center = by_channel(of.of(0, part), of.channels, size.channels);
+      in_fours(size.rows, [&](Index row, auto rows) {
+        sum_rows<rows>(size.channels, x.as<decltype(t)>() + size.first(part) + row * size.channels, center.data(),
+                       to.of(0, part), to.of(1, part));
+      });
+    }
+  });
+}
+
+void ReferenceBackend::channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics,
+                                             const Tensor& sums, Stream stream) {
+  const Numbers to(sums, 2), of(statistics, 3);
+  const Parts size(x, of);
+  check_alike(x, dy);
+  require(to.channels == size.channels && to.parts == size.count, "there must be one sum per part and channel");
+  sums.zero(stream);
+  dispatch_float(x.dtype(), [&](auto t) {
+    for (Index part = 0; part < size.count; ++part) {
+      const auto mean = by_channel(of.of(0, part), of.channels, size.channels),
+                 inverse = by_channel(of.of(2, part), of.channels, size.channels);
+      in_fours(size.rows, [&](Index row, auto rows) {
+        const Index start = size.first(part) + row * size.channels;
+        sum_gradient_rows<rows>(size.channels, x.as<decltype(t)>() + start, dy.as<decltype(t)>() + start, mean.data(),
+                                inverse.data(), to.of(0, part), to.of(1, part));
+      });
+    }
+  });
+}
+
+void ReferenceBackend::group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) {
+  const Numbers from(sums, 2), to(grouped, 2);
+  require(from.parts == to.parts, "a group must keep its part");
+  require(to.channels == 0 ? from.channels == 0 : from.channels % to.channels == 0, "groups must divide the channels");
+  if (scale) check_channels(scale, from.channels);
+  const auto factors = scale ? values_of(scale) : std::vector<double>(static_cast<std::size_t>(from.channels), 1.0);
+  grouped.zero(stream);
+  for (Index s = 0; s < 2; ++s)
+    for (Index part = 0; part < from.parts; ++part)
+      for_groups(from.channels, to.channels,
+                 [&](Index c, Index g) { to.of(s, part)[g] += from.of(s, part)[c] * factors[c]; });
+}
+
+void ReferenceBackend::add_parts(const Tensor& sums, Index s, const Tensor& total, Stream) {
+  const Numbers from(sums, 2);
+  check_channels(total, from.channels);
+  for (Index c = 0; c < from.channels; ++c) {
+    double sum = 0;
+    for (Index part = 0; part < from.parts; ++part) sum += from.of(s, part)[c];
+    total.set(c, total.get(c) + sum);
+  }
+}
+
+void ReferenceBackend::norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count,
+                                    const Tensor& moments, Stream) {
+  const Numbers from(sums, 2), about(centers, 1), to(moments, 4);
+  for (const Numbers& of : {from, about})
+    require(of.parts == to.parts && of.channels == to.channels, "sums and moments must be of the same channels");
+  const auto mine = static_cast<double>(own), all = static_cast<double>(count);
+  for (Index i = 0; i < to.parts * to.channels; ++i) {
+    const auto numbers = shared_moments(from.of(0, 0)[i], from.of(1, 0)[i], about.of(0, 0)[i], mine, all);
+    for (Index s = 0; s < 4; ++s) to.of(s, 0)[i] = numbers[s];
+  }
+}
+
+void ReferenceBackend::norm_statistics(const Tensor& moments, Index count, double epsilon, const Tensor& statistics,
+                                       Stream) {
+  const Numbers from(moments, 4), to(statistics, 3);
+  require(from.parts == to.parts && from.channels == to.channels,
+          "moments and statistics must be of the same channels");
+  const auto elements = static_cast<double>(count);
+  for (Index i = 0; i < to.parts * to.channels; ++i) {
+    MeanAndVariance of{0, 1};
+    if (count > 0) of = of_moments({from.of(0, 0)[i], from.of(1, 0)[i], from.of(2, 0)[i], from.of(3, 0)[i]}, elements);
+    to.of(0, 0)[i] = of.mean;
+    to.of(1, 0)[i] = of.variance;
+    to.of(2, 0)[i] = 1 / std::sqrt(of.variance + epsilon);
+  }
+}
+
+void ReferenceBackend::given_statistics(const Tensor& mean, const Tensor& variance, double epsilon,
+                                        const Tensor& statistics, Stream) {
+  const Numbers to(statistics, 3);
+  require(to.parts == 1, "given statistics are those of all of x");
+  check_channels(mean, to.channels);
+  check_channels(variance, to.channels);
+  for (Index c = 0; c < to.channels; ++c) {
+    to.of(0, 0)[c] = mean.get(c);
+    to.of(1, 0)[c] = variance.get(c);
+    to.of(2, 0)[c] = 1 / std::sqrt(variance.get(c) + epsilon);
+  }
+}
+
+// y = factor * (x - center) + offset. The center is the mean, as far as the type of sums holds it; the rest of the mean
+// goes into the offset (docs/decisions/032-stable-normalization.md).
+void ReferenceBackend::norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift,
+                                    const Tensor& y, Stream) {
+  const Numbers of(statistics, 3);
+  const Parts size(x, of);
+  check_alike(x, y);
+  check_channels(scale, size.channels);
+  check_channels(shift, size.channels);
+  const auto scales = values_of(scale), shifts = values_of(shift);
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    for (Index part = 0; part < size.count; ++part) {
+      std::vector<double> factor = scales, offset = shifts;
+      std::vector<double> centers(scales.size());
+      for_groups(size.channels, of.channels, [&](Index c, Index g) {
+        const auto i = static_cast<std::size_t>(c);
+        const double mean = of.of(0, part)[g];
+        centers[i] = center_of<A>(mean);
+        factor[i] *= of.of(2, part)[g];
+        offset[i] -= (mean - centers[i]) * factor[i];
+      });
+      const auto center = to_accumulators<A>(centers), a = to_accumulators<A>(factor), b = to_accumulators<A>(offset);
+      forward_rows(size.rows, size.channels, x.as<T>() + size.first(part), y.as<T>() + size.first(part), center.data(),
+                   a.data(), b.data());
+    }
+  });
+}
+
+// dx = a * dy + b * (x - center) + c, with the center of norm_forward
+void ReferenceBackend::norm_backward(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
+                                     bool scaled, const Tensor& scale, Index count, const Tensor& dx, Stream) {
+  const Numbers of(statistics, 3), totals(sums, 2);
+  const Parts size(x, of);
+  check_alike(x, dy);
+  check_alike(x, dx);
+  check_channels(scale, size.channels);
+  require(totals.parts == of.parts && totals.channels == of.channels, "sums and statistics must be of the same groups");
+  const auto scales = values_of(scale);
+  const double elements = count > 0 ? static_cast<double>(count) : 1.0;
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    for (Index part = 0; part < size.count; ++part) {
+      std::vector<double> a = scales, b(scales.size()), c(scales.size());
+      std::vector<double> centers(scales.size());
+      for_groups(size.channels, of.channels, [&](Index channel, Index g) {
+        const auto i = static_cast<std::size_t>(channel);
+        const double r = of.of(2, part)[g];
+        a[i] *= r;
+        const double of_sums = scaled ? r : a[i];
+        b[i] = -of_sums * r * totals.of(1, part)[g] / elements;
+        centers[i] = center_of<A>(of.of(0, part)[g]);
+        c[i] = -of_sums * totals.of(0, part)[g] / elements - b[i] * (of.of(0, part)[g] - centers[i]);
+      });
+      const auto center = to_accumulators<A>(centers), of_dy = to_accumulators<A>(a), of_x = to_accumulators<A>(b),
+                 of_one = to_accumulators<A>(c);
+      const Index start = size.first(part);
+      backward_rows(size.rows, size.channels, x.as<T>() + start, dy.as<T>() + start, dx.as<T>() + start, center.data(),
+                    of_dy.data(), of_x.data(), of_one.data());
+    }
+  });
+}
+
+}  // namespace partita

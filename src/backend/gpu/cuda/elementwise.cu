@@ -1,0 +1,17 @@
+#include "src/backend/gpu/cuda/instantiate.cuh"
+#include "src/backend/gpu/functors/elementwise.hpp"
+
+namespace partita {
+
+#define PARTITA_AXPBY(S, T)            \
+  PARTITA_ELEMENTS(Axpby<S, T, false>) \
+  PARTITA_ELEMENTS(Axpby<S, T, true>)
+#define PARTITA_ELEMENTWISE(T)                  \
+  PARTITA_ELEMENTS(AddBias<T>)                  \
+  PARTITA_COLUMNS(1, ElementOf<T>, KeepBias<T>) \
+  PARTITA_ELEMENTS(DropElements<T>)             \
+  PARTITA_AXPBY(double, T)                      \
+  PARTITA_AXPBY(float, T) PARTITA_AXPBY(Eigen::bfloat16, T) PARTITA_AXPBY(Eigen::half, T) PARTITA_EACH(MarkNotFinite<T>)
+PARTITA_FOR_TYPES(PARTITA_ELEMENTWISE)
+
+}  // namespace partita

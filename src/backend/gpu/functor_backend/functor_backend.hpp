@@ -1,0 +1,111 @@
+#pragma once
+
+#include "partita/backend/backend.hpp"
+#include "src/backend/gpu/functors/launcher.hpp"
+
+namespace partita {
+
+/// The first element, on the tensor's device.
+template <class T>
+T* device_data(const Tensor& tensor) {
+  return reinterpret_cast<T*>(tensor.data());
+}
+
+struct RowChunk;
+
+/// A backend whose kernels are functors (launcher.hpp). Each family of kernels has a header of its own in this folder,
+/// which defines the members that it names here. Convolutions and products are plain loops: a backend with a library
+/// for them overrides these.
+template <class Launcher>
+class FunctorBackend : public Backend {
+ public:
+  explicit FunctorBackend(Launcher launcher = {}) : launch_(launcher) {}
+  std::string_view name() const override { return "functors"; }
+  void check(DType dtype) const override {
+    if (dtype == DType::i32) fail("backend '{}' computes in f64, f32, bf16 and f16, not in i32", name());
+  }
+
+  // convolution.hpp
+  void conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const Tensor& y, Stream stream) override;
+  void conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w, const Tensor& dx,
+                          Stream stream) override;
+  void conv_backward_filter(std::span<const Window> windows, const Tensor& x, const Tensor& dy, const Tensor& dw,
+                            Write write, Stream stream) override;
+  void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha, const void* a,
+            Index lda, const void* b, Index ldb, double beta, void* c, Index ldc, Stream stream) override;
+
+  // pooling.hpp
+  void pool_forward(const Pooling& pooling, const Tensor& x, const Tensor& y, const Tensor& picked, const Box& part,
+                    Stream stream) override;
+  void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx, const Box& part,
+                     Stream stream) override;
+
+  // normalization.hpp
+  void channel_centers(const Tensor& x, const Tensor& centers, Stream stream) override;
+  void channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) override;
+  void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
+                             Stream stream) override;
+  void group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) override;
+  void add_parts(const Tensor& sums, Index s, const Tensor& total, Stream stream) override;
+  void norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count, const Tensor& moments,
+                    Stream stream) override;
+  void norm_statistics(const Tensor& moments, Index count, double epsilon, const Tensor& statistics,
+                       Stream stream) override;
+  void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
+                        Stream stream) override;
+  void norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift,
+                    const Tensor& y, Stream stream) override;
+  void norm_backward(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums, bool scaled,
+                     const Tensor& scale, Index count, const Tensor& dx, Stream stream) override;
+
+  // resampling.hpp
+  void spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) override;
+  void spatial_spread(const Tensor& dy, double scale, const Tensor& dx, Stream stream) override;
+  void resample_forward(std::span<const Resampling> dims, const Tensor& x, const Tensor& y, Stream stream) override;
+  void resample_backward(std::span<const Resampling> dims, const Tensor& dy, const Tensor& dx, Stream stream) override;
+  void space_to_depth(std::span<const Index> block, const Tensor& x, const Tensor& y, Stream stream) override;
+  void depth_to_space(std::span<const Index> block, const Tensor& dy, const Tensor& dx, Stream stream) override;
+
+  // elementwise.hpp
+  void bias_forward(const Tensor& bias, const Tensor& y, Stream stream) override;
+  void bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream stream) override;
+  void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override;
+  void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
+                           Stream stream) override;
+  void dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole, const Tensor& x,
+               const Tensor& y, Stream stream) override;
+  void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) override;
+  void mark_not_finite(const Tensor& x, const Tensor& mark, Stream stream) override;
+
+  // losses.hpp
+  void cross_entropy_forward(const Tensor& x, const Tensor& labels, double count, const Tensor& result,
+                             Stream stream) override;
+  void cross_entropy_backward(const Tensor& x, const Tensor& labels, double scale, const Tensor& dx,
+                              Stream stream) override;
+  void overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
+                       Stream stream) override;
+  void overlap_loss(const Tensor& sums, double count, double scale, const Tensor& result, Stream stream) override;
+  void overlap_backward(const Tensor& x, const Tensor& labels, const Tensor& derivatives, const Tensor& dx,
+                        Stream stream) override;
+  void difference_forward(bool absolute, const Tensor& x, const Tensor& target, double count, const Tensor& result,
+                          Stream stream) override;
+  void difference_backward(bool absolute, const Tensor& x, const Tensor& target, double scale, const Tensor& dx,
+                           Stream stream) override;
+
+  // updates.hpp
+  void update_norms(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces,
+                    const Tensor& squares, Stream stream) override;
+  void update(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces, const Tensor& squares,
+              Stream stream) override;
+
+ private:
+  // losses.hpp
+  template <class Visit>
+  void each_chunk(Index samples, Index rows, const Tensor& x, const Tensor& labels, Stream stream, Visit&& visit) const;
+  void prepare(const RowChunk& chunk, const Tensor& x, const Tensor& labels, Stream stream) const;
+
+  Launcher launch_;
+};
+
+}  // namespace partita

@@ -1,0 +1,176 @@
+#pragma once
+
+#include "partita/base/dispatch.hpp"
+#include "src/backend/common/alike.hpp"
+#include "src/backend/gpu/functor_backend/functor_backend.hpp"
+#include "src/backend/gpu/functors/losses.hpp"
+
+#include <algorithm>
+#include <span>
+
+namespace partita {
+
+/// Neighboring rows of the channels of x, all of one sample or of whole samples.
+struct RowChunk {
+  Index first_sample = 0, samples = 1;
+  Index first = 0, rows = 0;  // the first row in memory, and the number of rows of each sample
+  SoftmaxRows of{};
+};
+
+/// Calls visit(chunk) for chunks of `samples` samples of `rows` rows each, in order. The softmax of a chunk has been
+/// prepared. It lies in the launcher's scratch memory, which decides how many rows a chunk has.
+template <class Launcher>
+template <class Visit>
+void FunctorBackend<Launcher>::each_chunk(Index samples, Index rows, const Tensor& x, const Tensor& labels,
+                                          Stream stream, Visit&& visit) const {
+  const Index channels = x.extent('C');
+  require(labels.dtype() == DType::i32 && labels.volume() == samples * rows && samples * rows * channels == x.volume(),
+          "there must be one label per row of channels");
+  const auto scratch = launch_.scratch();
+  const Index fit = static_cast<Index>(scratch.size() / SoftmaxRows::bytes);
+  if (fit == 0) fail("the losses of labels need scratch memory of {} bytes or more", SoftmaxRows::bytes);
+  const Index samples_at_once = std::max<Index>(fit / std::max<Index>(rows, 1), 1), rows_at_once = std::min(fit, rows);
+  for (Index sample = 0; sample < samples; sample += samples_at_once)
+    for (Index row = 0; row < rows; row += rows_at_once) {
+      RowChunk chunk{sample, std::min(samples_at_once, samples - sample), sample * rows + row,
+                     std::min(rows_at_once, rows - row)};
+      chunk.of = softmax_rows_in(scratch, chunk.samples * chunk.rows);
+      prepare(chunk, x, labels, stream);
+      visit(chunk);
+    }
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::prepare(const RowChunk& chunk, const Tensor& x, const Tensor& labels,
+                                       Stream stream) const {
+  const Index channels = x.extent('C'), rows = chunk.samples * chunk.rows;
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const auto* values = device_data<T>(x) + chunk.first * channels;
+    launch_.largest(rows, channels, RowEntry<T>{values, channels}, KeepLargest{chunk.of}, stream);
+    launch_.template reduce<double, 2>(
+        rows, channels, RowExponential<T>{values, device_data<std::int32_t>(labels) + chunk.first, chunk.of, channels},
+        KeepLogSum{chunk.of}, stream);
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::cross_entropy_forward(const Tensor& x, const Tensor& labels, double count,
+                                                     const Tensor& result, Stream stream) {
+  const Index channels = x.extent('C');
+  each_chunk(1, labels.volume(), x, labels, stream, [&](const RowChunk& chunk) {
+    dispatch_float(x.dtype(), [&](auto t) {
+      using T = decltype(t);
+      launch_.template reduce<double, 2>(
+          1, chunk.rows,
+          RowLoss<T>{device_data<T>(x) + chunk.first * channels, device_data<std::int32_t>(labels) + chunk.first,
+                     chunk.of, channels},
+          AddResult{device_data<double>(result), count}, stream);
+    });
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::cross_entropy_backward(const Tensor& x, const Tensor& labels, double scale,
+                                                      const Tensor& dx, Stream stream) {
+  check_alike(x, dx);
+  const Index channels = x.extent('C');
+  each_chunk(1, labels.volume(), x, labels, stream, [&](const RowChunk& chunk) {
+    dispatch_float(x.dtype(), [&](auto t) {
+      using T = decltype(t);
+      launch_.for_elements({1, chunk.rows, channels},
+                           CrossEntropyGradient<T>{{device_data<T>(x) + chunk.first * channels},
+                                                   device_data<T>(dx) + chunk.first * channels,
+                                                   device_data<std::int32_t>(labels) + chunk.first,
+                                                   chunk.of,
+                                                   scale},
+                           stream);
+    });
+  });
+}
+
+/// Returns the number of rows of channels in one sample.
+inline Index rows_of_sample(const Tensor& x) {
+  const Index vectors = x.extent('N') * x.extent('C');
+  return vectors == 0 ? 0 : x.volume() / vectors;
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums,
+                                               const Tensor& result, Stream stream) {
+  const Index samples = x.extent('N'), channels = x.extent('C');
+  require(sums.dtype() == DType::f64 && sums.volume() == 2 * samples * channels,
+          "there must be two sums per sample and channel");
+  sums.zero(stream);
+  each_chunk(samples, rows_of_sample(x), x, labels, stream, [&](const RowChunk& chunk) {
+    dispatch_float(x.dtype(), [&](auto t) {
+      using T = decltype(t);
+      launch_.template reduce_columns<double, 2>(
+          {chunk.samples, chunk.rows, channels},
+          Overlap<T>{{device_data<T>(x) + chunk.first * channels},
+                     device_data<std::int32_t>(labels) + chunk.first,
+                     chunk.of,
+                     chunk.rows,
+                     channels},
+          AddOverlap{device_data<double>(sums) + chunk.first_sample * channels, samples, channels}, stream);
+    });
+    launch_.template reduce<double, 2>(1, chunk.samples * chunk.rows, RowHit{chunk.of},
+                                       AddResult{device_data<double>(result), 1}, stream);
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::overlap_loss(const Tensor& sums, double count, double scale, const Tensor& result,
+                                            Stream stream) {
+  auto* common = device_data<double>(sums);
+  const Index number = sums.volume() / 2;
+  launch_.template reduce<double, 2>(1, number, DiceLoss{common, common + number, count, scale},
+                                     AddLoss{result ? device_data<double>(result) : nullptr}, stream);
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::overlap_backward(const Tensor& x, const Tensor& labels, const Tensor& derivatives,
+                                                const Tensor& dx, Stream stream) {
+  check_alike(x, dx);
+  const Index channels = x.extent('C');
+  each_chunk(x.extent('N'), rows_of_sample(x), x, labels, stream, [&](const RowChunk& chunk) {
+    const auto* common = device_data<double>(derivatives) + chunk.first_sample * channels;
+    dispatch_float(x.dtype(), [&](auto t) {
+      using T = decltype(t);
+      launch_.for_each(1, chunk.samples * chunk.rows,
+                       OverlapGradient<T>{device_data<T>(x) + chunk.first * channels,
+                                          device_data<std::int32_t>(labels) + chunk.first, chunk.of, common,
+                                          common + derivatives.volume() / 2,
+                                          device_data<T>(dx) + chunk.first * channels, chunk.rows, channels},
+                       stream);
+    });
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::difference_forward(bool absolute, const Tensor& x, const Tensor& target, double count,
+                                                  const Tensor& result, Stream stream) {
+  check_alike(x, target);
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.template reduce<double, 2>(1, x.volume(),
+                                       Difference<T>{device_data<T>(x), device_data<T>(target), absolute},
+                                       AddResult{device_data<double>(result), count}, stream);
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::difference_backward(bool absolute, const Tensor& x, const Tensor& target, double scale,
+                                                   const Tensor& dx, Stream stream) {
+  check_alike(x, target);
+  check_alike(x, dx);
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.for_elements(
+        {1, 1, x.volume()},
+        DifferenceGradient<T>{{device_data<T>(x), device_data<T>(target)}, device_data<T>(dx), absolute, scale},
+        stream);
+  });
+}
+
+}  // namespace partita

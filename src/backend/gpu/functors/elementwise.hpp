@@ -1,0 +1,127 @@
+#pragma once
+
+#include "partita/base/accumulator.hpp"
+#include "partita/base/philox.hpp"
+#include "partita/base/shape.hpp"
+#include "src/backend/common/activation_functions.hpp"
+#include "src/backend/gpu/functors/launcher.hpp"
+
+namespace partita {
+
+/// y[row, c] += bias[c]
+template <class T>
+struct AddBias {
+  using A = Accumulator<T>;
+  Inputs<T> in;  // y
+  T* out;
+  const T* bias;
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index c) const {
+    return [added = static_cast<A>(bias[c])](Index /*row*/, T y) { return static_cast<T>(static_cast<A>(y) + added); };
+  }
+};
+
+/// The element itself.
+template <class T>
+struct ElementOf {
+  Inputs<T> in;
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*c*/) const {
+    return [](Index /*row*/, T x) { return Sums<double, 1>{{static_cast<double>(x)}}; };
+  }
+};
+
+/// db[c] = sum, or db[c] += sum
+template <class T>
+struct KeepBias {
+  T* db;
+  bool adds;
+  PARTITA_HOST_DEVICE void operator()(Index /*part*/, Index c, const Sums<double, 1>& sum) const {
+    db[c] = static_cast<T>((adds ? static_cast<double>(db[c]) : 0.0) + sum.of[0]);
+  }
+};
+
+/// y = f(x)
+template <class T, class F>
+struct Activate {
+  using A = Accumulator<T>;
+  Inputs<T> in;  // x
+  T* out;
+  A parameter;
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
+    return [p = parameter](Index /*row*/, T x) { return static_cast<T>(F::value(static_cast<A>(x), p)); };
+  }
+};
+
+/// dx = f'(kept) * dy
+template <class T, class F>
+struct ActivateBackward {
+  using A = Accumulator<T>;
+  Inputs<T, T> in;  // kept, dy
+  T* out;
+  A parameter;
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
+    return [p = parameter](Index /*row*/, T kept, T dy) {
+      return static_cast<T>(F::gradient(static_cast<A>(kept), static_cast<A>(dy), p));
+    };
+  }
+};
+
+/// The row-major index in a global shape of an element, given its number in memory.
+struct GlobalIndex {
+  int dims = 0;
+  Index first = 0;                               // of the first element
+  std::array<Index, max_dims> extent{}, step{};  // the slowest dimension in memory comes first
+
+  PARTITA_HOST_DEVICE Index operator()(Index i) const {
+    Index index = first;
+    for (auto d = static_cast<std::size_t>(dims); d-- > 0; i /= extent[d]) index += i % extent[d] * step[d];
+    return index;
+  }
+};
+
+/// y = x / (1 - rate) or 0. All elements are one row.
+template <class T>
+struct DropElements {
+  using A = Accumulator<T>;
+  Inputs<T> in;  // x
+  T* out;
+  double rate;
+  Random random;
+  const double* step;
+  Index first;
+  GlobalIndex index;
+  A keep;
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index i) const {
+    const Random numbers = random.at_step(static_cast<std::uint64_t>(*step));
+    const A factor = numbers.uniform(first + index(i)) < rate ? A(0) : keep;
+    return [factor](Index /*row*/, T x) { return static_cast<T>(factor * static_cast<A>(x)); };
+  }
+};
+
+/// y = a * x, or a * x + b * y where `adds`.
+template <class S, class T, bool adds>
+struct Axpby {
+  std::conditional_t<adds, Inputs<S, T>, Inputs<S>> in;  // x, y
+  T* out;
+  double a, b;
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
+    if constexpr (adds)
+      return [a = a, b = b](Index /*row*/, S x, T y) {
+        return static_cast<T>(a * static_cast<double>(x) + b * static_cast<double>(y));
+      };
+    else
+      return [a = a](Index /*row*/, S x) { return static_cast<T>(a * static_cast<double>(x)); };
+  }
+};
+
+/// Sets the mark to 1 if an element is NaN or infinite. Several calls may write the same number.
+template <class T>
+struct MarkNotFinite {
+  const T* x;
+  double* mark;
+  PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index i) const {
+    const auto value = static_cast<double>(x[i]);
+    if (!(value - value == 0)) *mark = 1;
+  }
+};
+
+}  // namespace partita

@@ -1,0 +1,190 @@
+#pragma once
+
+#include "partita/base/accumulator.hpp"
+#include "src/backend/common/center_of.hpp"
+#include "src/backend/common/moments.hpp"
+#include "src/backend/gpu/functors/launcher.hpp"
+
+#include <cmath>
+
+namespace partita {
+
+/// Numbers S N C of a normalization (norm_numbers).
+struct NormNumbers {
+  double* data;
+  Index parts, channels;
+  PARTITA_HOST_DEVICE double& operator()(Index s, Index part, Index c) const {
+    return data[(s * parts + part) * channels + c];
+  }
+};
+
+/// The group of a channel. GPUs divide slowly, and most groups are single channels.
+PARTITA_HOST_DEVICE inline Index group_of(Index channel, Index a_group) {
+  return a_group == 1 ? channel : channel / a_group;
+}
+
+/// A number near the mean of a part and group, from a few of its elements.
+template <class T>
+struct ChannelCenters {
+  const T* x;
+  Stack size;
+  NormNumbers to;
+  Index a_group, samples, elements;  // channels of a group; the elements of a part and group
+  PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
+    if (samples == 0) {
+      to(0, part, g) = 0;
+      return;
+    }
+    const auto first = static_cast<double>(x[size.offset(part, 0, g * a_group)]);
+    double sum = 0;
+    for (Index k = 0; k < samples; ++k) {
+      const Index i = k * elements / samples, row = group_of(i, a_group);
+      sum += static_cast<double>(x[size.offset(part, row, g * a_group + i - row * a_group)]) - first;
+    }
+    to(0, part, g) = first + sum / static_cast<double>(samples);
+  }
+};
+
+/// d and d^2, with d = x - center
+template <class T>
+struct ChannelMoments {
+  Inputs<T> in;  // x
+  NormNumbers centers;
+  Index a_group;  // channels of a group
+  PARTITA_HOST_DEVICE auto column(Index part, Index c) const {
+    return [center = centers(0, part, group_of(c, a_group))](Index /*row*/, T x) {
+      const double d = static_cast<double>(x) - center;
+      return Sums<double, 2>{{d, d * d}};
+    };
+  }
+};
+
+/// dy and dy * xhat
+template <class T>
+struct GradientMoments {
+  Inputs<T, T> in;  // x, dy
+  NormNumbers statistics;
+  Index a_group;  // channels of a group
+  PARTITA_HOST_DEVICE auto column(Index part, Index c) const {
+    const Index g = group_of(c, a_group);
+    return [mean = statistics(0, part, g), r = statistics(2, part, g)](Index /*row*/, T x, T dy) {
+      const auto gradient = static_cast<double>(dy);
+      return Sums<double, 2>{{gradient, gradient * (static_cast<double>(x) - mean) * r}};
+    };
+  }
+};
+
+struct KeepNumbers {
+  NormNumbers to;
+  PARTITA_HOST_DEVICE void operator()(Index part, Index c, const Sums<double, 2>& sums) const {
+    to(0, part, c) = sums.of[0];
+    to(1, part, c) = sums.of[1];
+  }
+};
+
+/// The sum over the channels of a group. A row is a number of a part, a column a group.
+template <class T>
+struct GroupChannels {
+  NormNumbers from, to;
+  const T* scale;  // null: 1
+  Index a_group;
+  PARTITA_HOST_DEVICE void operator()(Index row, Index g) const {
+    const Index s = row / from.parts, part = row % from.parts;
+    double sum = 0;
+    for (Index c = g * a_group; c < (g + 1) * a_group; ++c)
+      sum += from(s, part, c) * (scale == nullptr ? 1.0 : static_cast<double>(scale[c]));
+    to(s, part, g) = sum;
+  }
+};
+
+template <class T>
+struct AddParts {
+  NormNumbers from;
+  Index s;
+  T* total;
+  PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index c) const {
+    double sum = 0;
+    for (Index part = 0; part < from.parts; ++part) sum += from(s, part, c);
+    total[c] = static_cast<T>(static_cast<double>(total[c]) + sum);
+  }
+};
+
+/// From sums of d and d^2, with d = x - center.
+struct NormMoments {
+  NormNumbers from, centers, to;
+  double own, count;  // elements of this rank, and of all
+  PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
+    const auto moments = shared_moments(from(0, part, g), from(1, part, g), centers(0, part, g), own, count);
+    for (Index s = 0; s < 4; ++s) to(s, part, g) = moments[s];
+  }
+};
+
+struct NormStatistics {
+  NormNumbers from, to;
+  double count, epsilon;
+  PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
+    MeanAndVariance of{0, 1};
+    if (count > 0) of = of_moments({from(0, part, g), from(1, part, g), from(2, part, g), from(3, part, g)}, count);
+    to(0, part, g) = of.mean;
+    to(1, part, g) = of.variance;
+    to(2, part, g) = 1 / std::sqrt(of.variance + epsilon);
+  }
+};
+
+template <class T>
+struct GivenStatistics {
+  const T *mean, *variance;
+  NormNumbers to;
+  double epsilon;
+  PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index c) const {
+    to(0, 0, c) = static_cast<double>(mean[c]);
+    to(1, 0, c) = static_cast<double>(variance[c]);
+    to(2, 0, c) = 1 / std::sqrt(to(1, 0, c) + epsilon);
+  }
+};
+
+/// y = factor * (x - center) + offset. The center is the mean, as far as the type of sums holds it; the rest of the
+/// mean goes into the offset (docs/decisions/032-stable-normalization.md).
+template <class T>
+struct NormForward {
+  using A = Accumulator<T>;
+  Inputs<T> in;  // x
+  T* out;
+  NormNumbers statistics;
+  Index a_group;  // channels of a group
+  const T *scale, *shift;
+  PARTITA_HOST_DEVICE auto column(Index part, Index c) const {
+    const Index g = group_of(c, a_group);
+    const double factor = static_cast<double>(scale[c]) * statistics(2, part, g), mean = statistics(0, part, g);
+    const double center = center_of<A>(mean);
+    const double offset = static_cast<double>(shift[c]) - (mean - center) * factor;
+    return [factor = static_cast<A>(factor), offset = static_cast<A>(offset), center = static_cast<A>(center)](
+               Index /*row*/, T x) { return static_cast<T>(factor * (static_cast<A>(x) - center) + offset); };
+  }
+};
+
+/// dx = a * dy + b * (x - center) + c, with the center of NormForward
+template <class T>
+struct NormBackward {
+  using A = Accumulator<T>;
+  Inputs<T, T> in;  // x, dy
+  T* out;
+  NormNumbers statistics, sums;
+  Index a_group;  // channels of a group
+  bool scaled;    // the sums hold the factors of scale
+  const T* scale;
+  double count;
+  PARTITA_HOST_DEVICE auto column(Index part, Index channel) const {
+    const Index g = group_of(channel, a_group);
+    const double r = statistics(2, part, g), a = static_cast<double>(scale[channel]) * r, of_sums = scaled ? r : a;
+    const double b = -of_sums * r * sums(1, part, g) / count;
+    const double center = center_of<A>(statistics(0, part, g));
+    const double c = -of_sums * sums(0, part, g) / count - b * (statistics(0, part, g) - center);
+    return [a = static_cast<A>(a), b = static_cast<A>(b), c = static_cast<A>(c), center = static_cast<A>(center)](
+               Index /*row*/, T x, T dy) {
+      return static_cast<T>(a * static_cast<A>(dy) + b * (static_cast<A>(x) - center) + c);
+    };
+  }
+};
+
+}  // namespace partita

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "partita/backend/backend.hpp"
+#include "src/system/clock.hpp"
+
+#include <functional>
+
+namespace partita {
+
+/// Runs a function and returns how long it took.
+using RunTimer = std::function<Timing(const std::function<void()>& run)>;
+/// Times a function with a Stopwatch.
+Timing time_by_clock(const std::function<void()>& run);
+
+/// Returns the problems in groups, each problem once. Where the backend may compute a problem in two halves, the halves
+/// are problems too, in groups before it. If the groups are measured in order, `two_halves` runs the fastest algorithms
+/// of the halves when it is measured.
+std::vector<std::vector<ConvProblem>> halves_first(const Backend& backend, std::span<const ConvProblem> problems);
+
+/// Measures `problem` with each of the backend's algorithms, on arrays of its own, and returns the fastest. It prefers
+/// the backend's default unless another algorithm is faster by more than the measurement error. On return the backend
+/// uses the algorithm returned.
+/// @pre backend.algorithms(problem) is not empty.
+std::string_view measure_fastest(Backend& backend, const ConvProblem& problem, const RunTimer& timer = time_by_clock);
+
+/// Returns the median seconds of `problem` with one of the backend's algorithms, on arrays of its own.
+double time_algorithm(Backend& backend, const ConvProblem& problem, std::string_view algorithm,
+                      const RunTimer& timer = time_by_clock);
+
+}  // namespace partita

@@ -1,0 +1,80 @@
+#include "src/cli/options/option_values.hpp"
+#include "src/system/host.hpp"
+
+#include "partita/base/error.hpp"
+#include "src/base/plain_text.hpp"
+
+#include <charconv>
+#include <map>
+#include <string_view>
+
+namespace partita::cli {
+
+void check_optimizer(const Optimizer& optimizer) {
+  const auto alone = [&](const char* option, auto Optimizer::*number) {
+    Optimizer one;  // with its own values, which are allowed
+    one.*number = optimizer.*number;
+    about(option, one.*number, [&] { one.check(); });
+  };
+  alone("--rate", &Optimizer::rate);
+  alone("--momentum", &Optimizer::momentum);
+  alone("--beta1", &Optimizer::beta1);
+  alone("--beta2", &Optimizer::beta2);
+  alone("--epsilon", &Optimizer::epsilon);
+  alone("--trust", &Optimizer::trust);
+  alone("--weight-decay", &Optimizer::weight_decay);
+  alone("--warm-up", &Optimizer::warm_up);
+  about("--nesterov", [&] { optimizer.check(); });
+}
+
+BatchNorm parse_batch_norm(const std::string& text) {
+  if (text == "synchronized") return {};
+  if (text == "local") return {.statistics = Statistics::local};
+  constexpr std::string_view prefix = "ranks=";
+  if (text.starts_with(prefix))
+    if (const auto ranks = parse_number<int>(text.substr(prefix.size())); ranks && *ranks >= 1)
+      return {.statistics = Statistics::ranks, .ranks = *ranks};
+  fail("--batch-norm {}: write synchronized, local or ranks=N, with N of 1 or more", text);
+}
+
+OnNan parse_on_nan(const std::string& text) {
+  if (text == "stop") return OnNan::stop;
+  if (text == "skip") return OnNan::skip;
+  fail("--on-nan {}: write stop or skip", text);
+}
+
+Index parse_size(const char* option, const std::string& text) {
+  static const std::map<std::string, double> units{{"", 1},         {"B", 1},       {"KB", 1e3},     {"MB", 1e6},
+                                                   {"GB", 1e9},     {"TB", 1e12},   {"KiB", 0x1p10}, {"MiB", 0x1p20},
+                                                   {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  double value = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  std::string unit(end.ptr, text.data() + text.size());
+  unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size() : unit.find_first_not_of(' '));
+  const auto found = units.find(unit);
+  if (end.ec == std::errc::invalid_argument || found == units.end())
+    fail("{} {}: write a number of bytes, or a number with the unit KB, MB, GB, TB, KiB, MiB, GiB or TiB", option,
+         text);
+  const double bytes = value * found->second;
+  if (end.ec == std::errc::result_out_of_range || !(bytes >= 1 && bytes < 0x1p62))
+    fail("{} {}: it must be 1 B or more and less than 4194304 TiB; leave the option out to set no limit", option, text);
+  return static_cast<Index>(bytes);
+}
+
+void check_threads(int threads) {
+  constexpr int most_per_core = 8;
+  const int cores = allowed_cores();
+  if (threads < 1) fail("--threads {}: it must be 1 or more", threads);
+  if (threads > most_per_core * cores)
+    fail("--threads {}: a rank may use {}, and more than {} threads a core only wait for each other; give {} or less",
+         threads, counted(cores, "core"), most_per_core, most_per_core * cores);
+}
+
+std::string threads_note(int threads) {
+  const int cores = allowed_cores();
+  if (threads <= cores) return "";
+  return fmt::format("--threads {}: a rank may use only {}; more threads than cores make it slower", threads,
+                     counted(cores, "core"));
+}
+
+}  // namespace partita::cli

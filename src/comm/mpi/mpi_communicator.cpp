@@ -1,0 +1,299 @@
+#include "src/comm/mpi/mpi_communicator.hpp"
+
+#include "src/comm/mpi/mpi_limits.hpp"
+#include "src/comm/shared_memory/between_processes.hpp"
+#include "src/comm/sum_of_counts.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace partita {
+
+namespace {
+
+/// Calls piece(offset, count) for each piece of `total` elements.
+template <class Piece>
+void for_pieces(Index total, Piece&& piece) {
+  for (Index at = 0; at < total; at += most_mpi_elements)
+    piece(at, static_cast<int>(std::min(most_mpi_elements, total - at)));
+}
+
+/// Calls block(rank, first element, number of elements) for each rank's block.
+template <class Block>
+void for_blocks(std::span<const Index> counts, Block&& block) {
+  Index first = 0;
+  for (std::size_t r = 0; r < counts.size(); first += counts[r++]) block(static_cast<int>(r), first, counts[r]);
+}
+
+/// Counts and offsets of consecutive blocks as MPI wants them.
+/// @pre They are at most most_mpi_elements together.
+struct Blocks {
+  std::vector<int> counts, offsets;
+
+  explicit Blocks(std::span<const Index> blocks) {
+    Index total = 0;
+    for (const Index count : blocks) {
+      counts.push_back(static_cast<int>(count));
+      offsets.push_back(static_cast<int>(total));
+      total += count;
+    }
+  }
+};
+
+/// The numbers in the world of a communicator's ranks.
+struct WorldRanks {
+  std::vector<int> all, others;  // `others`: without this rank
+
+  WorldRanks(MPI_Comm comm, int rank, int size) {
+    MPI_Group world = MPI_GROUP_NULL, mine = MPI_GROUP_NULL;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Comm_group(comm, &mine);
+    std::vector<int> here(static_cast<std::size_t>(size));
+    std::iota(here.begin(), here.end(), 0);
+    all.resize(here.size());
+    MPI_Group_translate_ranks(mine, size, here.data(), world, all.data());
+    MPI_Group_free(&world);
+    MPI_Group_free(&mine);
+    for (int r = 0; r < size; ++r)
+      if (r != rank) others.push_back(all[r]);
+  }
+};
+
+class MpiRequest : public Request::State {
+ public:
+  MpiRequest(std::shared_ptr<const Context> context, std::shared_ptr<const WorldRanks> ranks)
+      : context_(std::move(context)), ranks_(std::move(ranks)) {}
+
+  void wait(Stream) override {
+    context_->wait(requests_, [this] { return missing(); });
+  }
+  void progress() override { context_->progress(requests_); }
+
+  /// Returns a slot for the next MPI request, to or from `peer`; -1: from all ranks.
+  MPI_Request* next(int peer = -1) {
+    peers_.push_back(peer);
+    return &requests_.emplace_back(MPI_REQUEST_NULL);
+  }
+  /// Keeps arrays of counts until the communication is complete, as MPI requires.
+  const Blocks& keep(Blocks blocks) { return *blocks_.emplace_back(std::make_unique<Blocks>(std::move(blocks))); }
+
+ private:
+  std::vector<int> missing() const {
+    std::vector<int> missing;
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      int done = 0;
+      MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE);
+      if (done == 0 && peers_[i] >= 0) missing.push_back(ranks_->all[peers_[i]]);
+      if (done == 0 && peers_[i] < 0) missing.insert(missing.end(), ranks_->others.begin(), ranks_->others.end());
+    }
+    return missing;
+  }
+
+  std::shared_ptr<const Context> context_;
+  std::shared_ptr<const WorldRanks> ranks_;
+  std::vector<int> peers_;  // of requests_
+  std::vector<MPI_Request> requests_;
+  std::vector<std::unique_ptr<Blocks>> blocks_;
+};
+
+class SharedRequest : public Request::State {
+ public:
+  SharedRequest(std::shared_ptr<const Context> context, std::shared_ptr<const WorldRanks> ranks,
+                std::shared_ptr<SharedMemory> shared, std::shared_ptr<const SharedOperation> operation)
+      : context_(std::move(context)),
+        ranks_(std::move(ranks)),
+        shared_(std::move(shared)),
+        operation_(std::move(operation)) {}
+
+  void wait(Stream) override {
+    operation_->await();
+    context_->wait(*shared_, *operation_, [this] {
+      std::vector<int> missing;
+      for (const int peer : shared_->missing(*operation_)) missing.push_back(ranks_->all[peer]);
+      return missing;
+    });
+  }
+  void progress() override { context_->progress(); }
+
+ private:
+  std::shared_ptr<const Context> context_;
+  std::shared_ptr<const WorldRanks> ranks_;
+  std::shared_ptr<SharedMemory> shared_;
+  std::shared_ptr<const SharedOperation> operation_;
+};
+
+class MpiCommunicator : public Communicator {
+ public:
+  /// Takes ownership of `comm`.
+  MpiCommunicator(MPI_Comm comm, std::shared_ptr<Context> context) : comm_(comm), context_(std::move(context)) {
+    check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+    ranks_ = std::make_shared<const WorldRanks>(comm_, rank_, size_);
+    auto [memory, failed] = share_between_processes(comm_, context_->one_node(), context_->shares());
+    if (failed) context_->stop_sharing(size_, rank_ == 0);
+    shared_ = std::move(memory);
+    if (shared_) context_->add(*shared_);
+  }
+  ~MpiCommunicator() override {
+    if (shared_) context_->remove(*shared_);
+    shared_.reset();
+    if (!finalized()) MPI_Comm_free(&comm_);
+  }
+  MpiCommunicator(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  bool asynchronous() const override { return !context_->one_node(); }
+  bool packs() const override { return !shared_; }
+  Index shared_bytes() const override { return shared_ ? SharedMemory::bytes(size_) : 0; }
+  Index shared_bytes_of(int ranks) const override {
+    return context_->one_node() && context_->shares() ? SharedMemory::bytes(ranks) : 0;
+  }
+
+  Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream) override {
+    constexpr int tag = 1;
+    auto request = std::make_unique<MpiRequest>(context_, ranks_);
+    for (const auto& [peer, data] : recvs) {
+      require(peer != rank_, "a rank must not send a message to itself");
+      for_pieces(static_cast<Index>(data.size()), [&, to = data.data(), from = peer](Index at, int count) {
+        check(MPI_Irecv(to + at, count, MPI_BYTE, from, tag, comm_, request->next(from)), "MPI_Irecv");
+      });
+    }
+    for (const auto& [peer, data] : sends) {
+      require(peer != rank_, "a rank must not send a message to itself");
+      for_pieces(static_cast<Index>(data.size()), [&, from = data.data(), to = peer](Index at, int count) {
+        check(MPI_Isend(from + at, count, MPI_BYTE, to, tag, comm_, request->next(to)), "MPI_Isend");
+      });
+    }
+    return Request(std::move(request));
+  }
+
+  Request exchange_boxes(const BoxExchange& boxes, Stream stream) override {
+    if (!shared_) return Communicator::exchange_boxes(boxes, stream);
+    return Request(std::make_unique<SharedRequest>(context_, ranks_, shared_, shared_->exchange(boxes)));
+  }
+
+  Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream) override {
+    if (shared_)
+      return Request(
+          std::make_unique<SharedRequest>(context_, ranks_, shared_, shared_->all_reduce(data, count, dtype, op)));
+    auto request = std::make_unique<MpiRequest>(context_, ranks_);
+    for_pieces(count, [&](Index at, int n) {
+      void* piece = static_cast<std::byte*>(data) + at * size_of(dtype);
+      check(MPI_Iallreduce(MPI_IN_PLACE, piece, n, context_->type(dtype), context_->op(dtype, op), comm_,
+                           request->next()),
+            "MPI_Iallreduce");
+    });
+    return Request(std::move(request));
+  }
+
+  Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype, Stream) override {
+    if (shared_)
+      return Request(
+          std::make_unique<SharedRequest>(context_, ranks_, shared_, shared_->all_gather(local, all, counts, dtype)));
+    if (sum(counts) > most_mpi_elements) return all_gather_in_pieces(local, all, counts, dtype);
+    auto request = std::make_unique<MpiRequest>(context_, ranks_);
+    const auto& blocks = request->keep(Blocks(counts));
+    const auto type = context_->type(dtype);
+    check(MPI_Iallgatherv(local, blocks.counts[rank_], type, all, blocks.counts.data(), blocks.offsets.data(), type,
+                          comm_, request->next()),
+          "MPI_Iallgatherv");
+    return Request(std::move(request));
+  }
+
+  Request reduce_scatter(const void* all, void* local, std::span<const Index> counts, DType dtype, Stream) override {
+    if (shared_)
+      return Request(std::make_unique<SharedRequest>(context_, ranks_, shared_,
+                                                     shared_->reduce_scatter(all, local, counts, dtype)));
+    if (sum(counts) > most_mpi_elements) return reduce_scatter_in_pieces(all, local, counts, dtype);
+    auto request = std::make_unique<MpiRequest>(context_, ranks_);
+    const auto& blocks = request->keep(Blocks(counts));
+    check(MPI_Ireduce_scatter(all, local, blocks.counts.data(), context_->type(dtype),
+                              context_->op(dtype, ReduceOp::sum), comm_, request->next()),
+          "MPI_Ireduce_scatter");
+    return Request(std::move(request));
+  }
+
+  Request broadcast(void* data, Index count, DType dtype, int root, Stream) override {
+    auto request = std::make_unique<MpiRequest>(context_, ranks_);
+    for_pieces(count, [&](Index at, int n) {
+      void* piece = static_cast<std::byte*>(data) + at * size_of(dtype);
+      check(MPI_Ibcast(piece, n, context_->type(dtype), root, comm_, request->next()), "MPI_Ibcast");
+    });
+    return Request(std::move(request));
+  }
+
+  /// Blocks are messages, because a rank does not know whether the blocks of another rank are too many for one call.
+  Request all_to_all(const void* send, std::span<const Index> send_counts, void* recv,
+                     std::span<const Index> recv_counts, DType dtype, Stream stream) override {
+    std::vector<Send> sends;
+    std::vector<Recv> recvs;
+    const auto bytes = [&](Index elements) { return static_cast<std::size_t>(elements * size_of(dtype)); };
+    std::span<const std::byte> own;
+    for_blocks(send_counts, [&](int peer, Index first, Index count) {
+      const std::span block(static_cast<const std::byte*>(send) + bytes(first), bytes(count));
+      peer == rank_ ? static_cast<void>(own = block) : sends.push_back({peer, block});
+    });
+    for_blocks(recv_counts, [&](int peer, Index first, Index count) {
+      const std::span block(static_cast<std::byte*>(recv) + bytes(first), bytes(count));
+      peer == rank_ ? static_cast<void>(std::copy(own.begin(), own.end(), block.begin()))
+                    : recvs.push_back({peer, block});
+    });
+    return exchange(sends, recvs, stream);
+  }
+
+  std::shared_ptr<Communicator> split(int color, int key) override {
+    const Waits::Scope waiting(context_->waits());
+    MPI_Comm part = MPI_COMM_NULL;
+    check(MPI_Comm_split(comm_, color, key, &part), "MPI_Comm_split");
+    return std::make_shared<MpiCommunicator>(part, context_);
+  }
+
+ private:
+  MPI_Comm comm_;
+  // Collectives of more elements than MPI counts: one broadcast or reduction for each piece of each block. All
+  // ranks cut in the same way, because they have the same counts.
+
+  Request all_gather_in_pieces(const void* local, void* all, std::span<const Index> counts, DType dtype) {
+    auto request = std::make_unique<MpiRequest>(context_, ranks_);
+    for_blocks(counts, [&](int root, Index first, Index count) {
+      std::byte* block = static_cast<std::byte*>(all) + first * size_of(dtype);
+      if (root == rank_ && count > 0) std::memcpy(block, local, static_cast<std::size_t>(count * size_of(dtype)));
+      for_pieces(count, [&](Index at, int n) {
+        check(MPI_Ibcast(block + at * size_of(dtype), n, context_->type(dtype), root, comm_, request->next()),
+              "MPI_Ibcast");
+      });
+    });
+    return Request(std::move(request));
+  }
+
+  Request reduce_scatter_in_pieces(const void* all, void* local, std::span<const Index> counts, DType dtype) {
+    auto request = std::make_unique<MpiRequest>(context_, ranks_);
+    for_blocks(counts, [&](int root, Index first, Index count) {
+      for_pieces(count, [&](Index at, int n) {
+        const std::byte* from = static_cast<const std::byte*>(all) + (first + at) * size_of(dtype);
+        std::byte* to = root == rank_ ? static_cast<std::byte*>(local) + at * size_of(dtype) : nullptr;
+        check(MPI_Ireduce(from, to, n, context_->type(dtype), context_->op(dtype, ReduceOp::sum), root, comm_,
+                          request->next()),
+              "MPI_Ireduce");
+      });
+    });
+    return Request(std::move(request));
+  }
+
+  std::shared_ptr<Context> context_;
+  std::shared_ptr<const WorldRanks> ranks_;
+  std::shared_ptr<SharedMemory> shared_;
+  int rank_ = 0, size_ = 1;
+};
+
+}  // namespace
+
+std::shared_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, std::shared_ptr<Context> context) {
+  return std::make_shared<MpiCommunicator>(comm, std::move(context));
+}
+
+}  // namespace partita

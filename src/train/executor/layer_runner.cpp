@@ -1,0 +1,165 @@
+#include "src/train/executor/layer_runner.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/tensor/redistribute.hpp"
+#include "src/device/profile.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+LayerRunner::LayerRunner(const RunContext& context, const RankContext& rank, const std::vector<LayerPlan>& layers,
+                         int replica)
+    : context_(context), rank_(rank), layers_(layers), boxes_(layers.size()), kernels_(layers.size()) {
+  const int stage = context.plan.stage_of_rank(context.world.rank());
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (context.plan.stage_of(static_cast<int>(i), replica) != stage) continue;
+    kernels_[i] = make_kernel(layers[i], context.grid.rank());
+    boxes_[i].y = layers[i]->at.y.owned(context.grid.rank());
+    for (const auto& dx : layers[i]->at.dx) boxes_[i].dx.push_back(dx.owned(context.grid.rank()));
+  }
+}
+
+void LayerRunner::add_problems(std::vector<ConvProblem>& problems) const {
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    if (!kernels_[i]) continue;
+    for (const auto& problem : kernels_[i]->problems(context_.plan.workload.training, rank_.ahead(), fused(i)))
+      if (std::find(problems.begin(), problems.end(), problem) == problems.end()) problems.push_back(problem);
+  }
+}
+
+Tensor LayerRunner::allocate(const Box& box, std::string_view names) const {
+  return {context_.plan.workload.dtype, names, box, context_.allocator, MemoryClass::activations, Fill::none};
+}
+
+/// KernelCall::fused, of the layer or of the activation.
+bool LayerRunner::fused(std::size_t i) const {
+  const LayerPlan& layer = layers_[i];
+  const auto& then = layer.follows ? layers_[layer.inputs.front()].then : layer.then;
+  return then && !keep_ && rank_.backend.fuses(*then);
+}
+
+KernelCall LayerRunner::call(std::size_t i, Microbatch& m, const LayerState& state) const {
+  const auto& weights = context_.parameters.layer(i);
+  return {.rank = rank_,
+          .grid = context_.grid,
+          .counter = context_.counter,
+          .layer = layers_[i],
+          .w = weights.compute,
+          .dw = weights.gradient,
+          .saved = m.saved[i],
+          .target = m.batch.target,
+          .seed = context_.seed,
+          .step = m.step,
+          .first_sample = m.first_sample,
+          .share = m.share * (layers_[i].op->is_loss() ? loss_scale_ : 1),
+          .is_first_microbatch = !state.forward_ran,
+          .training = context_.plan.workload.training,
+          .fused = fused(i),
+          .write = state.has_dw ? Write::add : Write::over,
+          .result = m.result};
+}
+
+Tensor LayerRunner::convert_layout(std::size_t i, std::string_view role, const Tensor& from,
+                                   const LayerPlan::Steps& steps) const {
+  if (steps.empty()) return from;
+  context_.counter.set_label(layers_[i].name, role);
+  DistTensor tensor;
+  tensor.layout = steps.front().from;
+  tensor.local = from;
+  return redistribute(tensor, steps, context_.grid, rank_.stream).local;
+}
+
+void LayerRunner::run(const StepOp& op, Microbatch& m, std::vector<LayerState>& states) const {
+  using enum StepOp::Kind;
+  const auto i = static_cast<std::size_t>(op.layer), part = static_cast<std::size_t>(op.part);
+  const LayerPlan& layer = layers_[i];
+  switch (op.kind) {
+    case redistribute_input: {
+      const Tensor& output = m.outputs[layer.inputs[part]];
+      m.work.x.push_back(convert_layout(i, "x", output, layer->redistribute_input[part]));
+      return;
+    }
+    case forward: return run_forward(i, op.recompute, m, states[i]);
+    case redistribute_output: m.outputs[i] = convert_layout(i, "y", m.work.y, layer->redistribute_output); return;
+    case redistribute_dy:
+      m.dy[i] = convert_layout(i, "dy", m.gradients[i], layer->redistribute_dy);
+      m.gradients[i] = {};
+      return;
+    case start_backward: {
+      m.gradients[i] = {};
+      const Timed timed(Profile::Part::compute);
+      kernels_[i]->start_backward(call(i, m, states[i]), m.dy[i]);
+      return;
+    }
+    case backward_filter: return run_backward_filter(i, m, states[i]);
+    case backward_data: return run_backward_data(i, m, states[i]);
+    case redistribute_dx: return add_gradient(op, m);
+    case release_work: m.work = {}; return;
+    case release_dy: m.dy[i] = {}; return;
+    case release_kept: m.saved[i].reset(); return;
+    case release_output:
+      if (!keep_) m.outputs[i] = {};
+      return;
+    case release_layer:
+      m.gradients[i] = {};
+      m.dy[i] = {};
+      m.saved[i].reset();
+      if (!keep_) m.outputs[i] = {};
+      return;
+    default: broken(fmt::format("the operation {} is not one of a layer", name(op.kind)));
+  }
+}
+
+void LayerRunner::run_forward(std::size_t i, bool recompute, Microbatch& m, LayerState& state) const {
+  const LayerPlan& layer = layers_[i];
+  m.work.y = layer.inputs.empty()       ? m.batch.images
+             : layer.in_place && !keep_ ? m.work.x.front()
+                                        : allocate(boxes_[i].y, layer->shape.names());
+  KernelCall now = call(i, m, state);
+  now.is_recompute = recompute;
+  const Timed timed(Profile::Part::compute);
+  kernels_[i]->forward(now, m.work.x, m.work.y);
+  state.forward_ran = true;
+}
+
+/// Adds this microbatch's gradients to those of the step. Where these have the master dtype, the kernel computes its
+/// part in the compute dtype, beside them.
+void LayerRunner::run_backward_filter(std::size_t i, Microbatch& m, LayerState& state) const {
+  KernelCall now = call(i, m, state);
+  const std::span<const Tensor> sums = now.dw;
+  std::vector<Tensor> parts;
+  if (const DType dtype = context_.plan.workload.dtype; !sums.empty() && sums.front().dtype() != dtype) {
+    for (const auto& sum : sums) parts.push_back(sum.beside(dtype, sum.names(), sum.box(), MemoryClass::workspace));
+    now.dw = parts;
+    now.write = Write::over;
+  }
+  const Timed timed(Profile::Part::compute);
+  if (now.write == Write::over && !kernels_[i]->supports_overwrite())
+    for (const auto& dw : now.dw) dw.zero(rank_.stream);
+  kernels_[i]->backward_filter(now, m.dy[i]);
+  for (std::size_t w = 0; w < parts.size(); ++w)
+    state.has_dw ? add(parts[w], sums[w], rank_.stream) : convert(parts[w], sums[w], rank_.stream);
+  state.has_dw = true;
+}
+
+void LayerRunner::run_backward_data(std::size_t i, Microbatch& m, const LayerState& state) const {
+  const LayerPlan& layer = layers_[i];
+  for (std::size_t j = 0; j < layer.inputs.size(); ++j)
+    m.work.dx.push_back(allocate(boxes_[i].dx[j], layer->input_shapes[j].names()));
+  const Timed timed(Profile::Part::compute);
+  kernels_[i]->backward_data(call(i, m, state), m.dy[i], m.work.dx);
+}
+
+/// Adds the gradient of one input to the gradient from other readers of that input.
+void LayerRunner::add_gradient(const StepOp& op, Microbatch& m) const {
+  const auto i = static_cast<std::size_t>(op.layer), part = static_cast<std::size_t>(op.part);
+  const Tensor gradient = convert_layout(i, "dx", m.work.dx[part], layers_[i]->redistribute_dx[part]);
+  Tensor& sum = m.gradients[layers_[i].inputs[part]];
+  if (sum)
+    add(gradient, sum, rank_.stream);
+  else
+    sum = gradient;
+}
+
+}  // namespace partita

@@ -1,0 +1,110 @@
+#pragma once
+
+#include "partita/strategies/plan/step.hpp"
+#include "partita/tensor/exchange.hpp"
+#include "partita/train/batch.hpp"
+#include "partita/train/kernels/kernel.hpp"
+#include "src/train/executor/parameters.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace partita {
+
+class StepGuard;
+
+/// A tensor in transfer from or to another stage.
+struct Crossing {
+  int layer = 0;  ///< the layer that computed it
+  Tensor tensor;
+  Exchange exchange;
+};
+
+/// The tensors of one microbatch between the operations of a step. Vectors are indexed by layer.
+struct Microbatch {
+  Index first_sample = 0;  ///< index in the step's batch
+  double share = 1;        ///< number of its samples / number of the step's samples
+  Batch batch;
+  std::vector<std::unique_ptr<Saved>> saved;
+  std::vector<Tensor> outputs, gradients;  ///< outputs, and gradients of outputs
+  std::vector<Tensor> dy;                  ///< held from redistribute_dy until dw is computed
+  /// The work tensors of one pass of one layer, until its release_work.
+  struct Work {
+    std::vector<Tensor> x, dx;
+    Tensor y;
+  };
+  Work work;
+  std::vector<Crossing> arriving, sent;      ///< outputs from and to other stages
+  std::vector<Crossing> arriving_gradients;  ///< gradients of outputs of this stage
+  Tensor result;  ///< two f64 numbers: the loss, and the number of right predictions (KernelCall::result)
+  Tensor step;    ///< one f64 number: KernelCall::step
+};
+
+/// Everything that a rank needs to run a plan.
+/// @pre Everything that a member refers to outlives the users of the context.
+struct RunContext {
+  const Plan& plan;
+  const ProcessGrid& grid;           ///< grid of the rank's stage
+  const ProcessGrid& gradient_grid;  ///< the same grid, with communicators that sum gradients; may be `grid` itself
+  Communicator& world;               ///< the ranks of all stages
+  Communicator& control;             ///< the same ranks, for numbers of the CPU; `world` itself if tensors lie there
+  Communicator*
+      replica_pair;  ///< this rank and the one with the other replica of its weights; null if there is one replica
+  Backend& backend;
+  Parameters& parameters;
+  TrafficCounter& counter;
+  std::shared_ptr<Allocator> allocator;  ///< of tensors; the rank computes on its stream
+  std::uint64_t seed = 0;
+  bool overlap = true;         ///< compute while messages travel
+  StepGuard* guard = nullptr;  ///< decides whether a step updates the weights; null: always
+  bool graphs = false;         ///< launch steps that repeat themselves as graphs of the device; needs a guard
+};
+
+/// Runs the operations of a stage's layers on one rank. A plan with microbatches of two sizes has one runner per size.
+class LayerRunner {
+ public:
+  /// The state of a layer in the current step, over all microbatches so far.
+  struct LayerState {
+    bool forward_ran = false;
+    bool has_dw = false;  ///< true if dw exists, so that later gradients are added to it
+  };
+
+  /// `layers` are all layers of the plan for one replica and one size of microbatch.
+  LayerRunner(const RunContext& context, const RankContext& rank, const std::vector<LayerPlan>& layers, int replica);
+
+  const std::vector<LayerPlan>& layers() const { return layers_; }
+  /// Adds the local convolutions that the layers run to `problems`, each once.
+  void add_problems(std::vector<ConvProblem>& problems) const;
+  /// Keeps all outputs, for tests and inspection.
+  void keep_outputs(bool keep) { keep_ = keep; }
+  /// Multiplies the gradients of the loss by `scale` from now on.
+  void scale_loss(double scale) { loss_scale_ = scale; }
+
+  /// Runs one operation of a layer: forward, a part of backward, a redistribution, a release.
+  void run(const StepOp& op, Microbatch& m, std::vector<LayerState>& states) const;
+
+ private:
+  bool fused(std::size_t i) const;
+  KernelCall call(std::size_t i, Microbatch& m, const LayerState& state) const;
+  Tensor allocate(const Box& box, std::string_view names) const;
+  Tensor convert_layout(std::size_t i, std::string_view role, const Tensor& from, const LayerPlan::Steps& steps) const;
+  void run_forward(std::size_t i, bool recompute, Microbatch& m, LayerState& state) const;
+  void run_backward_filter(std::size_t i, Microbatch& m, LayerState& state) const;
+  void run_backward_data(std::size_t i, Microbatch& m, const LayerState& state) const;
+  void add_gradient(const StepOp& op, Microbatch& m) const;
+
+  const RunContext& context_;
+  const RankContext& rank_;
+  const std::vector<LayerPlan>& layers_;
+  /// The rank's boxes of the tensors that a layer computes.
+  struct Boxes {
+    Box y;
+    std::vector<Box> dx;
+  };
+  std::vector<Boxes> boxes_;                      // by layer; set for layers that the stage runs
+  std::vector<std::unique_ptr<Kernel>> kernels_;  // by layer; null for layers that the stage does not run
+  bool keep_ = false;
+  double loss_scale_ = 1;
+};
+
+}  // namespace partita

@@ -1,0 +1,182 @@
+#include "src/train/executor/parameters.hpp"
+
+#include "partita/base/error.hpp"
+#include "partita/base/philox.hpp"
+
+namespace partita {
+
+namespace {
+
+void draw(const WeightSpec& spec, const std::string& layer, std::uint64_t seed, const Tensor& w) {
+  if (spec.init == Init::zeros) return;
+  const Random random(seed, hash_text(layer + "/" + spec.name));
+  const Tensor drawn = w.device().host() ? w : Tensor(w.dtype(), w.names(), w.box());
+  fill(drawn, spec.shape, [&](Index i) { return spec.init == Init::ones ? 1.0 : spec.deviation * random.normal(i); });
+  from_host(drawn, w, w.stream());
+}
+
+Tensor flat_tensor(DType dtype, Index elements, const std::shared_ptr<Allocator>& allocator, MemoryClass memory) {
+  return {dtype, "F", Box(Shape{{'F', elements}}), allocator, memory};
+}
+
+/// Returns the position of weight j among the trained weights of its layer.
+std::size_t trained_position(const LayerPlan& layer, int weight) {
+  return static_cast<std::size_t>(std::count_if(layer->weights.begin(), layer->weights.begin() + weight,
+                                                [](const WeightSpec& spec) { return spec.trained; }));
+}
+
+std::string full_name(const LayerPlan& layer, std::size_t weight) {
+  return layer.name + "/" + layer->weights[weight].name;
+}
+
+/// Returns a layer of the replica that the stage runs.
+const LayerPlan& layer_on(const Plan& plan, std::size_t i, int stage) {
+  return plan.replica_on(plan.layers[i].group, stage) == 1 ? plan.second_replica->layers[i] : plan.layers[i];
+}
+
+}  // namespace
+
+Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
+                       const std::shared_ptr<Allocator>& allocator) {
+  const DType dtype = plan.workload.dtype, master = master_dtype(dtype);
+  layers_.resize(plan.layers.size());
+  const int stage = plan.stage_of_rank(world_rank), rank = plan.rank_in_stage(world_rank);
+  const auto runs_here = [&](int layer) { return plan.replica_on(plan.layers[layer].group, stage) >= 0; };
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (!runs_here(static_cast<int>(i))) continue;
+    const auto& specs = plan.layers[i]->weights;
+    layers_[i].master.resize(specs.size());
+    for (std::size_t j = 0; j < specs.size(); ++j)
+      if (!specs[j].trained || !plan.workload.training)  // it is in no bucket
+        layers_[i].master[j] =
+            DistTensor(layer_on(plan, i, stage)->at.w[j], rank, master, allocator, MemoryClass::weights);
+  }
+  for (const auto& bucket : plan.buckets) {
+    if (!runs_here(bucket.last())) {
+      buckets_.emplace_back();
+      continue;
+    }
+    Flat flat{plan.offsets(bucket, rank), plan.share(bucket, rank), {}, {}, {}};
+    flat.w = flat_tensor(master, flat.offsets.back(), allocator, MemoryClass::weights);
+    flat.dw = flat_tensor(plan.gradient_dtype, flat.offsets.back(), allocator, MemoryClass::gradients);
+    for (std::size_t k = 0; k < plan.workload.optimizer.states().size(); ++k)
+      flat.state.push_back(flat_tensor(master, flat.share.extent(), allocator, MemoryClass::optimizer));
+    for (std::size_t e = 0; e < bucket.entries.size(); ++e) {
+      const auto [layer, weight] = bucket.entries[e];
+      const auto& bound = layer_on(plan, static_cast<std::size_t>(layer), stage);
+      const Layout& layout = bound->at.w[weight];
+      const auto names = layout.shape().names();
+      auto& mine = layers_[layer];
+      auto& w = mine.master[weight];
+      w.layout = layout;
+      w.local = Tensor::view(flat.w, flat.offsets[e], names, layout.owned(rank));
+      mine.gradient.resize(std::max(mine.gradient.size(), trained_position(bound, weight) + 1));
+      mine.gradient[trained_position(bound, weight)] =
+          Tensor::view(flat.dw, flat.offsets[e], names, layout.owned(rank));
+    }
+    buckets_.push_back(std::move(flat));
+  }
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    for (std::size_t j = 0; j < layers_[i].master.size(); ++j) {
+      const auto& spec = plan.layers[i]->weights[j];
+      const Tensor& w = layers_[i].master[j].local;
+      draw(spec, plan.layers[i].name, seed, w);
+      const bool rounded = spec.trained && dtype != master;
+      layers_[i].compute.push_back(rounded ? Tensor(dtype, w.names(), w.box(), allocator, MemoryClass::weights) : w);
+    }
+  refresh(allocator->stream());
+}
+
+Tensor Parameters::whole_state(const Bucket& bucket, const Flat& flat, const Tensor& share,
+                               const ProcessGrid& grid) const {
+  if (share.volume() == flat.w.volume()) return share;
+  Tensor whole = flat.w.like(flat.w.box(), MemoryClass::workspace);
+  Communicator& group = grid.along(bucket.axes);
+  const auto counts = balanced_counts(whole.volume(), group.size());
+  group.all_gather(share.data(), whole.data(), counts, whole.dtype(), whole.stream()).wait(whole.stream());
+  return whole;
+}
+
+std::vector<NamedTensor> Parameters::named(const Plan& plan, const ProcessGrid& grid, bool optimizer) const {
+  std::vector<NamedTensor> tensors;
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    for (std::size_t j = 0; j < layers_[i].master.size(); ++j)
+      tensors.push_back({full_name(plan.layers[i], j), layers_[i].master[j]});
+  if (!optimizer) return tensors;
+  const auto states = plan.workload.optimizer.states();
+  const int stage = plan.stage_of_rank(grid.grid().first_rank());
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (!buckets_[b].w) continue;  // it belongs to another stage
+    for (std::size_t k = 0; k < states.size(); ++k) {
+      const Tensor whole = whole_state(plan.buckets[b], buckets_[b], buckets_[b].state[k], grid);
+      for (std::size_t e = 0; e < plan.buckets[b].entries.size(); ++e) {
+        const auto& [layer, weight] = plan.buckets[b].entries[e];
+        const auto& bound = layer_on(plan, static_cast<std::size_t>(layer), stage);
+        DistTensor state;
+        state.layout = bound->at.w[weight];
+        state.local =
+            Tensor::view(whole, buckets_[b].offsets[e], state.layout.shape().names(), state.layout.owned(grid.rank()));
+        tensors.push_back({fmt::format("{}.{}", full_name(bound, static_cast<std::size_t>(weight)), states[k]), state});
+      }
+    }
+  }
+  return tensors;
+}
+
+std::vector<NamedTensor> Parameters::named_everywhere(const Plan& plan, const ProcessGrid& grid, int world_rank) const {
+  std::map<std::string, DistTensor> mine;
+  for (auto& [name, tensor] : named(plan, grid, true)) mine[name] = tensor;
+  const int stage = plan.stage_of_rank(world_rank);
+  std::vector<NamedTensor> all;
+  for (const auto& layer : plan.layers)
+    for (std::size_t j = 0; j < layer->weights.size(); ++j) {
+      std::vector<std::string> names{full_name(layer, j)};
+      if (layer->weights[j].trained)
+        for (const auto& state : plan.workload.optimizer.states())
+          names.push_back(fmt::format("{}.{}", names.front(), state));
+      for (const auto& name : names) {
+        const Layout& layout = layer->at.w[j];
+        DistTensor tensor;
+        tensor.layout = layout;
+        tensor.local =
+            plan.stage_running(layer.group) == stage
+                ? mine.at(name).local
+                : Tensor(master_dtype(plan.workload.dtype), layout.shape().names(), Box(layout.shape().dims()));
+        all.push_back({name, tensor});
+      }
+    }
+  return all;
+}
+
+void Parameters::keep_state(const Plan& plan, const std::vector<NamedTensor>& named) {
+  std::map<std::string_view, const Tensor*> by_name;
+  for (const auto& [name, tensor] : named) by_name[name] = &tensor.local;
+  const auto states = plan.workload.optimizer.states();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const Flat& flat = buckets_[b];
+    if (!flat.w) continue;  // it belongs to another stage
+    for (std::size_t e = 0; e < plan.buckets[b].entries.size(); ++e) {
+      const auto& [layer, weight] = plan.buckets[b].entries[e];
+      const auto& bound = plan.layers[layer];
+      for (std::size_t k = 0; k < states.size(); ++k) {
+        const Tensor& whole =
+            *by_name.at(fmt::format("{}.{}", full_name(bound, static_cast<std::size_t>(weight)), states[k]));
+        const Interval mine = intersect({flat.offsets[e], flat.offsets[e] + whole.volume()}, flat.share);
+        if (mine.empty()) continue;
+        const Box box(Shape{{'F', mine.extent()}});
+        const Tensor from = Tensor::view(whole, mine.lo - flat.offsets[e], "F", box),
+                     to = Tensor::view(flat.state[k], mine.lo - flat.share.lo, "F", box);
+        if (from.data() != to.data()) copy_box(from, to, box, to.stream());
+      }
+    }
+  }
+}
+
+void Parameters::refresh(Stream stream) {
+  for (auto& layer : layers_)
+    for (std::size_t i = 0; i < layer.master.size(); ++i)
+      if (const auto& w = layer.master[i].local; layer.compute[i].data() != w.data())
+        convert(w, layer.compute[i], stream);
+}
+
+}  // namespace partita

@@ -1,0 +1,215 @@
+#include "src/train/executor/weight_update.hpp"
+
+#include "src/device/profile.hpp"
+#include "src/train/executor/inspector.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+namespace {
+
+/// The part of `count` elements that this rank of a group looks at.
+Interval balanced_part(Index count, const Communicator& group) {
+  return {count * group.rank() / group.size(), count * (group.rank() + 1) / group.size()};
+}
+
+}  // namespace
+
+WeightUpdate::WeightUpdate(const RunContext& context, Stream stream)
+    : plan_(context.plan),
+      backend_(context.backend),
+      grid_(context.gradient_grid),
+      replica_pair_(context.replica_pair),
+      parameters_(context.parameters),
+      counter_(context.counter),
+      stream_(stream),
+      sums_(plan_.buckets.size()) {}
+
+void WeightUpdate::label(const Bucket& bucket, const char* role) {
+  counter_.set_label(plan_.layers[bucket.last()].name, role);
+}
+
+void WeightUpdate::start(int layer) {
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+    if (plan_.buckets[b].last() == layer) start_bucket(b);
+}
+
+void WeightUpdate::start_bucket(std::size_t b) {
+  const Timed timed(Profile::Part::exchange);
+  const Bucket& bucket = plan_.buckets[b];
+  const Tensor dw = convert(parameters_.bucket(b).dw, master_dtype(plan_.workload.dtype), stream_);
+  if (unscale_ != 1) backend_.axpby(unscale_, dw, 0, dw, stream_);
+  sums_[b] = dw;
+  if (bucket.axes == 0 || dw.volume() == 0) return;
+  Communicator& group = grid_.along(bucket.axes);
+  label(bucket, "dw");
+  if (!plan_.sharded_optimizer) {
+    traveling_.push_back(group.all_reduce(dw.data(), dw.volume(), dw.dtype(), ReduceOp::sum, stream_));
+    return;
+  }
+  sums_[b] = dw.like(Box(Shape{{'F', parameters_.bucket(b).share.extent()}}), MemoryClass::workspace);
+  kept_.push_back(dw);
+  traveling_.push_back(group.reduce_scatter(dw.data(), sums_[b].data(), balanced_counts(dw.volume(), group.size()),
+                                            dw.dtype(), stream_));
+}
+
+void WeightUpdate::progress() {
+  if (traveling_.empty()) return;
+  const Timed timed(Profile::Part::exchange);
+  for (auto& request : traveling_) request.progress();
+}
+
+void WeightUpdate::wait() {
+  for (auto& request : traveling_) request.wait(stream_);
+  traveling_.clear();
+}
+
+void WeightUpdate::finish() {
+  wait();
+  kept_.clear();
+}
+
+void WeightUpdate::start_with_zeros(int group) {
+  for (std::size_t b = plan_.buckets.size(); b-- > 0;)
+    if (group_of(plan_.buckets[b]) == group) {
+      parameters_.bucket(b).dw.zero(stream_);
+      start_bucket(b);
+    }
+}
+
+/// Calls visit(weight) for every weight of a layer that is not trained; for none if the layer is on another stage.
+template <class Visit>
+void WeightUpdate::each_statistic(int layer, Visit&& visit) {
+  const auto i = static_cast<std::size_t>(layer);
+  if (parameters_.layer(i).master.empty()) return;
+  for (std::size_t w = 0; w < plan_.layers[i]->weights.size(); ++w)
+    if (!plan_.layers[i]->weights[w].trained) visit(parameters_.layer(i).master[w].local);
+}
+
+void WeightUpdate::mark_not_finite(const Tensor& mark) const {
+  for (std::size_t b = 0; b < sums_.size(); ++b) {
+    const Tensor& sum = sums_[b];
+    if (!sum || sum.volume() == 0) continue;
+    const auto& bucket = plan_.buckets[b];
+    const bool equal = !plan_.sharded_optimizer && bucket.axes != 0;
+    Interval mine{0, sum.volume()};
+    if (equal) mine = balanced_part(sum.volume(), grid_.along(bucket.axes));
+    backend_.mark_not_finite(Tensor::view(sum, mine.lo, "F", Box(Shape{{'F', mine.extent()}})), mark, stream_);
+  }
+}
+
+void WeightUpdate::show_sums(Inspector& inspector) const {
+  for (std::size_t b = 0; b < sums_.size(); ++b)
+    if (sums_[b]) inspector.look_at_sum(plan_.buckets[b].last(), sums_[b]);
+}
+
+void WeightUpdate::drop() {
+  for (auto& sum : sums_) sum = {};
+}
+
+void WeightUpdate::keep_statistics() {
+  statistics_.clear();
+  for (std::size_t i = 0; i < plan_.layers.size(); ++i)
+    each_statistic(static_cast<int>(i), [&](const Tensor& w) {
+      statistics_.push_back(w.like(w.box(), MemoryClass::workspace, Fill::none));
+      copy_box(w, statistics_.back(), w.box(), stream_);
+    });
+}
+
+void WeightUpdate::restore_statistics() {
+  auto kept = statistics_.begin();
+  for (std::size_t i = 0; i < plan_.layers.size(); ++i)
+    each_statistic(static_cast<int>(i), [&](const Tensor& w) { copy_box(*kept++, w, w.box(), stream_); });
+}
+
+void WeightUpdate::add_replicas(int group) {
+  const Timed timed(Profile::Part::exchange);
+  const auto add = [&](const Tensor& t) {
+    if (t.volume() > 0)
+      replica_pair_->all_reduce(t.data(), t.volume(), t.dtype(), ReduceOp::sum, stream_).wait(stream_);
+  };
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    if (group_of(plan_.buckets[b]) != group) continue;
+    label(plan_.buckets[b], "dw of both replicas");
+    add(sums_[b]);
+  }
+  for (std::size_t i = 0; i < plan_.layers.size(); ++i)
+    if (plan_.layers[i].group == group)
+      each_statistic(static_cast<int>(i), [&](const Tensor& w) {
+        counter_.set_label(plan_.layers[i].name, "running statistics of both replicas");
+        add(w);
+      });
+}
+
+void WeightUpdate::clear_statistics(int layer) {
+  each_statistic(layer, [&](const Tensor& w) { w.zero(stream_); });
+}
+
+void WeightUpdate::step(int group, Moment moment) {
+  const Timed timed(Profile::Part::compute);
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    if (group_of(plan_.buckets[b]) != group) continue;
+    apply_bucket(b, moment);
+    if (plan_.sharded_optimizer) gather(b);
+  }
+  finish();
+  parameters_.refresh(stream_);
+}
+
+/// Returns the part of each weight that this rank updates, one per entry of the bucket. A part may be empty.
+std::vector<WeightPiece> WeightUpdate::pieces(std::size_t b) const {
+  const auto& flat = parameters_.bucket(b);
+  const auto& entries = plan_.buckets[b].entries;
+  std::vector<WeightPiece> pieces;
+  for (std::size_t e = 0; e < entries.size(); ++e) {
+    const auto& spec = plan_.layers[entries[e].layer]->weights[entries[e].weight];
+    const Interval mine = intersect({flat.offsets[e], flat.offsets[e + 1]}, flat.share);
+    WeightPiece piece{.dtype = flat.w.dtype(), .count = mine.extent(), .decays = spec.decay};
+    if (piece.count > 0) {
+      const Index size = size_of(piece.dtype), local = (mine.lo - flat.share.lo) * size;
+      piece.dw = sums_[b].data() + local;
+      piece.w = flat.w.data() + mine.lo * size;
+      for (std::size_t k = 0; k < flat.state.size(); ++k) piece.state[k] = flat.state[k].data() + local;
+    }
+    pieces.push_back(piece);
+  }
+  return pieces;
+}
+
+/// Returns the squares of |w| and |direction| of each weight, summed over all ranks that hold parts of w; no tensor if
+/// the method needs none.
+Tensor WeightUpdate::norms(std::size_t b, Moment moment, std::span<const WeightPiece> pieces) {
+  const auto& optimizer = plan_.workload.optimizer;
+  if (!optimizer.needs_norms()) return {};
+  const Box box(Shape{{'N', static_cast<Index>(pieces.size())}, {'C', 2}});
+  const Tensor squares = parameters_.bucket(b).w.beside(DType::f64, "NC", box, MemoryClass::workspace);
+  backend_.update_norms(optimizer, moment, pieces, squares, stream_);
+  if (const AxisSet axes = plan_.norm_axes(plan_.buckets[b]); axes != 0) {
+    label(plan_.buckets[b], "norms");
+    grid_.along(axes).all_reduce(squares.data(), squares.volume(), DType::f64, ReduceOp::sum, stream_).wait(stream_);
+  }
+  return squares;
+}
+
+void WeightUpdate::apply_bucket(std::size_t b, Moment moment) {
+  const auto pieces = this->pieces(b);
+  backend_.update(plan_.workload.optimizer, moment, pieces, norms(b, moment, pieces), stream_);
+  sums_[b] = {};
+}
+
+void WeightUpdate::gather(std::size_t b) {
+  const Timed timed(Profile::Part::exchange);
+  const Bucket& bucket = plan_.buckets[b];
+  const auto& flat = parameters_.bucket(b);
+  if (bucket.axes == 0 || flat.w.volume() == 0) return;
+  Communicator& group = grid_.along(bucket.axes);
+  label(bucket, "w");
+  const Box mine(Shape{{'F', flat.share.extent()}});
+  kept_.push_back(flat.w.like(mine, MemoryClass::workspace));  // MPI does not allow overlapping buffers
+  copy_box(Tensor::view(flat.w, flat.share.lo, "F", mine), kept_.back(), mine, stream_);
+  traveling_.push_back(group.all_gather(kept_.back().data(), flat.w.data(),
+                                        balanced_counts(flat.w.volume(), group.size()), flat.w.dtype(), stream_));
+}
+
+}  // namespace partita

@@ -1,0 +1,40 @@
+#include "src/train/kernels/norm_sums.hpp"
+
+#include <algorithm>
+
+namespace partita {
+
+namespace {
+
+void sum_over(Communicator* ranks, const Tensor& numbers, Stream stream) {
+  if (ranks != nullptr && ranks->size() > 1 && numbers.volume() > 0)
+    ranks->all_reduce(numbers.data(), numbers.volume(), numbers.dtype(), ReduceOp::sum, stream).wait(stream);
+}
+
+}  // namespace
+
+Tensor norm_statistics(Backend& backend, Communicator* ranks, const Tensor& x, Index parts, Index groups, Index count,
+                       double epsilon, Stream stream) {
+  const Index channels = x.extent('C'), own = x.volume() / std::max<Index>(parts * groups, 1);
+  const auto numbers = [&](Index each, Index of) { return norm_numbers(x, each, parts, of, MemoryClass::workspace); };
+  const Tensor centers = numbers(1, groups), sums = numbers(2, channels);
+  backend.channel_centers(x, centers, stream);
+  backend.channel_sums(x, centers, sums, stream);
+  const Tensor grouped = groups == channels ? sums : numbers(2, groups), moments = numbers(4, groups);
+  if (groups != channels) backend.group_channels(sums, {}, grouped, stream);
+  backend.norm_moments(grouped, centers, own, count, moments, stream);
+  sum_over(ranks, moments, stream);
+  const Tensor statistics = norm_numbers(x, 3, parts, groups, MemoryClass::activations);
+  backend.norm_statistics(moments, count, epsilon, statistics, stream);
+  return statistics;
+}
+
+Tensor norm_gradient_sums(Backend& backend, Communicator* ranks, const Tensor& statistics, const Tensor& x,
+                          const Tensor& dy, Stream stream) {
+  const Tensor sums = norm_numbers(x, 2, 1, x.extent('C'), MemoryClass::activations);
+  backend.channel_gradient_sums(x, dy, statistics, sums, stream);
+  sum_over(ranks, sums, stream);
+  return sums;
+}
+
+}  // namespace partita

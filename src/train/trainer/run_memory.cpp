@@ -1,0 +1,163 @@
+#include "src/train/trainer/run_memory.hpp"
+
+#include "src/train/data/sample_list.hpp"
+#include "src/train/executor/batch_boxes.hpp"
+#include "src/train/trainer/sample_values.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace partita {
+
+MessageMemory message_memory(const Communicator& between, bool overlap) {
+  return {between.packs(), overlap, overlap && between.asynchronous()};
+}
+
+MemoryPeak holding(const MemoryUse& held) { return {held, held.total()}; }
+
+void RunMemory::each_batch(Index samples, const std::function<void(Index batch, Index count)>& visit) const {
+  if (samples >= batch_) visit(batch_, samples / batch_);
+  if (samples % batch_ > 0) visit(samples % batch_, 1);
+}
+
+DataShare RunMemory::share(Index samples, bool training, int rank) const {
+  DataShare share;
+  bool reads_images = false, reads_target = false;
+  each_batch(samples, [&](Index batch, Index count) {
+    const Plan& plan = plan_of_(batch, training);
+    for (int m = 0; m < plan.microbatches; ++m) {
+      const Box images = image_box(plan, m, rank), target = target_box(plan, m, rank);
+      share.samples += count * images.extent(0);
+      share.targets += count * target.extent(0);
+      // The first box with samples says what the rank reads of each; a rank without any has an empty box.
+      if (!reads_images) share.box = inside_of(images);
+      if (!reads_target) share.target_box = inside_of(target);
+      reads_images = reads_images || !images.empty();
+      reads_target = reads_target || !target.empty();
+    }
+  });
+  return share;
+}
+
+Index RunMemory::data_bytes(const Dataset& data, const DataShare& share, const Augmentation& augmentation) {
+  return data.bytes_to_hold(share.samples, source_box(data.sample(), share.box, augmentation), share.targets,
+                            share.target_box);
+}
+
+Index RunMemory::list_bytes(const Dataset& data, const DataShare& share) {
+  return data.needs_announcement() ? std::max(share.samples, share.targets) * Index{sizeof(Index)} : 0;
+}
+
+Index RunMemory::order_bytes(Index samples, bool training) {
+  return training ? SampleList::bytes(samples, samples) : 0;
+}
+
+Index RunMemory::shared_bytes(std::span<const DataPass> passes, const Communicator& world, int rank) const {
+  const Plan& whole = plan();
+  const int stage = whole.stage_of_rank(rank);
+  const Grid& grid = whole.grids[stage];
+  std::set<AxisSet> sets;
+  const auto add = [&](const Plan& plan) {
+    for (const auto& of : {plan.axis_sets(stage), plan.gradient_axis_sets(stage)}) sets.insert(of.begin(), of.end());
+  };
+  add(whole);
+  for (const auto& pass : passes)
+    each_batch(pass.data->size(), [&](Index batch, Index) { add(plan_of_(batch, pass.training)); });
+  Index bytes = world.shared_bytes_of(world.size());
+  if (whole.grids.size() > 1) bytes += world.shared_bytes_of(grid.size());
+  for (const AxisSet axes : sets) bytes += world.shared_bytes_of(grid.group_size(axes));
+  return bytes + (whole.second_replica ? world.shared_bytes_of(2) : 0);
+}
+
+MemoryPeak RunMemory::pass_peak(Index samples, bool training, const MemoryUse& held, int rank) const {
+  MemoryPeak peak = holding(held);
+  each_batch(samples, [&](Index batch, Index) {
+    const Plan& plan = plan_of_(batch, training);
+    peak.include(step_peak(plan, in_step(plan, held, rank), rank));
+  });
+  return peak;
+}
+
+MemoryUse RunMemory::in_step(const Plan& plan, MemoryUse held, int rank) const {
+  if (!may_skip_ || !plan.workload.training) return held;
+  const int stage = plan.stage_of_rank(rank);
+  for (const auto& layer : plan.layers)
+    for (std::size_t w = 0; w < layer->weights.size(); ++w)
+      if (!layer->weights[w].trained && plan.replica_on(layer.group, stage) >= 0)
+        held[MemoryClass::workspace] +=
+            layer->at.w[w].elements(plan.rank_in_stage(rank)) * size_of(master_dtype(plan.workload.dtype));
+  return held;
+}
+
+namespace {
+
+/// The bytes of the states of a sharded optimizer, gathered on a rank.
+Index gathered_bytes(const Plan& plan, int world_rank) {
+  const int stage = plan.stage_of_rank(world_rank), rank = plan.rank_in_stage(world_rank);
+  Index elements = 0;
+  for (const auto& bucket : plan.buckets) {
+    const Index all = plan.elements(bucket, rank);
+    const bool here = plan.replica_on(plan.layers[bucket.last()].group, stage) >= 0;
+    if (here && plan.share(bucket, rank).extent() != all) elements += all;
+  }
+  return elements * static_cast<Index>(plan.workload.optimizer.states().size());
+}
+
+/// The elements that the first rank holds while it collects a weight in this layout: each box from another rank, and
+/// the whole weight.
+Index collected_elements(const Layout& layout) {
+  const Grid& grid = layout.grid();
+  const Index all = Box(layout.shape()).volume();
+  if (layout.elements(0) == all) return 0;
+  Index elements = all;
+  for (int rank = 1; rank < grid.size(); ++rank)
+    if (representative_rank(grid, rank, layout.replicated()) == rank) elements += layout.elements(rank);
+  return elements;
+}
+
+}  // namespace
+
+Index checkpoint_bytes(const Plan& plan, int rank, bool optimizer, bool saved) {
+  const Index element = size_of(master_dtype(plan.workload.dtype));
+  Index largest = 0;
+  for (const auto& layer : plan.layers)
+    if (saved && rank == 0 && plan.stage_running(layer.group) == 0)
+      for (const Layout& w : layer->at.w) largest = std::max(largest, collected_elements(w));
+  return element * (largest + (optimizer ? gathered_bytes(plan, rank) : 0));
+}
+
+MemoryPeak RunMemory::peak(std::span<const DataPass> passes, const BesideTensors& beside, int rank, Saves saves,
+                           bool loads) const {
+  MemoryUse held = state_memory(plan(), rank);
+  held[MemoryClass::shared] += beside.shared;
+  held[MemoryClass::workspace] += beside.workspace;
+  const bool collects = saves != Saves::never && beside.data;  // where the CPU has its tensors, it has a checkpoint's
+  Index checkpoint = 0;
+  if (saves != Saves::never || loads) checkpoint = checkpoint_bytes(plan(), rank, training_, collects);
+  std::map<const Dataset*, Index> sets;  // a data set that is read twice holds what its larger pass needs
+  Index order = 0;
+  for (const auto& [data, training, augmentation] : passes) {
+    if (!beside.data) continue;
+    sets[data] = std::max(sets[data], data_bytes(*data, share(data->size(), training, rank), augmentation));
+    order = std::max(order, order_bytes(data->size(), training));
+  }
+  for (const auto& [data, bytes] : sets) held[MemoryClass::data] += bytes;
+  MemoryUse saving = held;
+  saving[MemoryClass::workspace] += checkpoint;
+  if (saves == Saves::anywhere) saving[MemoryClass::data] += order;
+  MemoryPeak peak = holding(saving);
+  for (const auto& [data, training, augmentation] : passes) {
+    MemoryUse now = held;
+    if (beside.data) {
+      now[MemoryClass::data] += order_bytes(data->size(), training);
+      MemoryUse listing = now;
+      listing[MemoryClass::data] += list_bytes(*data, share(data->size(), training, rank));
+      peak.include(holding(listing));
+    }
+    peak.include(pass_peak(data->size(), training, now, rank));
+  }
+  return peak;
+}
+
+}  // namespace partita
