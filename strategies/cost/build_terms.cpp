@@ -3,6 +3,7 @@
 #include "strategies/cost/local_work.hpp"
 
 #include "strategies/cost/overlap.hpp"
+#include "strategies/cost/representatives.hpp"
 #include "strategies/cost/symmetry.hpp"
 #include "strategies/plan/layer_ops.hpp"
 #include "strategies/plan/op_traffic.hpp"

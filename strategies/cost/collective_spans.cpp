@@ -1,6 +1,7 @@
 #include "strategies/cost/collective_spans.hpp"
 
 #include "partita/strategies/cost/estimate.hpp"
+#include "strategies/cost/representatives.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,7 @@
 #include "strategies/cost/worst_ranks.hpp"
 
 #include "partita/strategies/cost/estimate.hpp"
+#include "strategies/cost/representatives.hpp"
 #include "strategies/cost/symmetry.hpp"
 
 #include <algorithm>

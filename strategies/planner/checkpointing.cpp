@@ -10,7 +10,7 @@ namespace partita {
 
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double impossible = std::numeric_limits<double>::infinity();
 
 /// The ways to cut a chain of layers into segments. Cut `i` lies before layer i.
 class Stretches {
@@ -47,7 +47,7 @@ class Stretches {
  private:
   struct Cuts {
     std::vector<int> places;  // first layer of each segment, and the number of layers
-    double kept = never, largest = 0;
+    double kept = impossible, largest = 0;
     double held() const { return kept + largest; }
   };
 
@@ -61,11 +61,11 @@ class Stretches {
   }
 
   /// Returns the cuts with the least bytes crossing them if no segment may hold more than `most` bytes. `kept` is
-  /// `never` if a single layer holds more.
+  /// `impossible` if a single layer holds more.
   Cuts within(double most) const {
     const auto layers = static_cast<int>(bytes_.size());
     struct Best {
-      double kept = never, largest = 0;
+      double kept = impossible, largest = 0;
       int from = 0;
     };
     std::vector<Best> best(bytes_.size() + 1);
@@ -81,7 +81,7 @@ class Stretches {
       }
     }
     Cuts cuts{{layers}, best.back().kept, best.back().largest};
-    if (cuts.kept == never) return cuts;
+    if (cuts.kept == impossible) return cuts;
     while (cuts.places.back() > 0) cuts.places.push_back(best[cuts.places.back()].from);
     std::reverse(cuts.places.begin(), cuts.places.end());
     return cuts;

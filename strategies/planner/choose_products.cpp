@@ -20,7 +20,7 @@ constexpr std::size_t most_layouts = 2;
 constexpr std::size_t most_axes = 4;
 
 /// Layers that share a binding and leave something open, each kind once.
-struct Kind {
+struct LayerKind {
   int first = 0;
   std::vector<std::string> names;
   bool lays_out_weights = true, chooses_algorithm = true;
@@ -47,15 +47,15 @@ bool is_open(const LayerPlan& layer) {
          });
 }
 
-std::vector<Kind> kinds(const Plan& plan, const Strategy& strategy) {
-  std::vector<Kind> all;
+std::vector<LayerKind> kinds(const Plan& plan, const Strategy& strategy) {
+  std::vector<LayerKind> all;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
     const LayerPlan& layer = plan.layers[i];
     if (plan.grid_of(i).size() == 1 || !is_open(layer)) continue;
     const LayerRule given = strategy.rule_of(layer.name);
-    const Kind kind{i, {layer.name}, !given.weights, !layer->at.products.empty()};
+    const LayerKind kind{i, {layer.name}, !given.weights, !layer->at.products.empty()};
     if (given.algorithm || !(kind.lays_out_weights || kind.chooses_algorithm)) continue;
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Kind& other) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const LayerKind& other) {
       return plan.layers[other.first].binding == layer.binding && other.lays_out_weights == kind.lays_out_weights;
     });
     if (found == all.end())
@@ -120,10 +120,10 @@ std::vector<std::string> layouts_of_weights(const LayerPlan& layer) {
 }
 
 /// Prices strategies, and keeps the fastest.
-class Search {
+class ProductSearch {
  public:
-  Search(const Model& model, Strategy strategy, const Workload& workload, const Machine& machine,
-         const KernelTimes& times, Index memory_limit)
+  ProductSearch(const Model& model, Strategy strategy, const Workload& workload, const Machine& machine,
+                const KernelTimes& times, Index memory_limit)
       : model_(model),
         workload_(workload),
         machine_(machine),
@@ -139,7 +139,7 @@ class Search {
   ChosenProducts best() && {
     for (bool again = true; again;) {
       again = false;
-      for (const Kind& kind : kinds(plan_, chosen_.strategy)) again = choose(kind) || again;
+      for (const LayerKind& kind : kinds(plan_, chosen_.strategy)) again = choose(kind) || again;
     }
     return std::move(chosen_);
   }
@@ -153,7 +153,7 @@ class Search {
   };
 
   /// Tries all variants of one kind of layers. Returns true if one makes the step faster.
-  bool choose(const Kind& kind) {
+  bool choose(const LayerKind& kind) {
     const Strategy open = chosen_.strategy;
     const double before = seconds_;
     LayerRule best;
@@ -209,7 +209,7 @@ class Search {
   }
 
   /// Returns true if the rule makes the step faster, and keeps it then. Adds the variant to `variants` if it can run.
-  bool try_rule(const Strategy& open, const Kind& kind, const LayerRule& rule, std::vector<Variant>* variants) {
+  bool try_rule(const Strategy& open, const LayerKind& kind, const LayerRule& rule, std::vector<Variant>* variants) {
     Strategy strategy = open;
     for (const auto& name : kind.names) strategy.layer(name, rule, "chosen for the machine");
     Plan plan;
@@ -248,7 +248,7 @@ class Search {
 ChosenProducts choose_products(const Model& model, const Strategy& strategy, const Workload& workload,
                                const Machine& machine, const KernelTimes& times, Index memory_limit) {
   if (strategy.ranks() == 1) return {strategy, {}};
-  return Search(model, strategy, workload, machine, times, memory_limit).best();
+  return ProductSearch(model, strategy, workload, machine, times, memory_limit).best();
 }
 
 }  // namespace partita

@@ -68,9 +68,9 @@ std::string with_cut(const std::string& layout, const std::string& dim, const st
   return text;
 }
 
-class Search {
+class RemedySearch {
  public:
-  Search(const SearchContext& context, const Strategy& strategy, Index limit)
+  RemedySearch(const SearchContext& context, const Strategy& strategy, Index limit)
       : context_(context), strategy_(strategy), limit_(limit) {}
 
   std::vector<Remedy> run() {
@@ -227,7 +227,7 @@ class Search {
 std::vector<Remedy> remedies(const Model& model, const Strategy& strategy, const Workload& workload,
                              const Machine& machine, const KernelTimes& times, Index limit) {
   const SearchContext context{model, workload, machine, times};
-  return Search(context, strategy, limit).run();
+  return RemedySearch(context, strategy, limit).run();
 }
 
 }  // namespace partita

@@ -16,7 +16,7 @@ namespace {
 /// search for one strategy would often end with the best of the wrong kind.
 constexpr int least_searched = 3;
 /// A change of layouts must save this share of the step.
-constexpr double least_saving = 1e-3;
+constexpr double least_saving_of_plan = 1e-3;
 
 /// Returns the strategy in which one group of layers has a better layout; nothing if there is none, or none that stays
 /// of the strategy's kind and within the limit in bytes. The search estimates each layer on its own and knows few
@@ -25,7 +25,7 @@ std::optional<Planned> better(const Planned& planned, const SearchContext& conte
   const Model& model = context.model;
   const StrategyKind kind = kind_of(model, planned.strategy);
   for (const auto& each : layout_alternatives(context, planned.strategy).all) {
-    if (each.cost.seconds >= planned.cost.seconds * (1 - least_saving)) break;
+    if (each.cost.seconds >= planned.cost.seconds * (1 - least_saving_of_plan)) break;
     if (kind_of(model, each.strategy) != kind) continue;
     Cost cost = context.pricer->cost(bind(model, each.strategy, context.workload));
     if (cost.memory.total <= limit) return Planned{with_short_rules(model, each.strategy), std::move(cost)};

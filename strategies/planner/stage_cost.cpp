@@ -9,6 +9,7 @@
 #include "strategies/cost/evaluate_terms.hpp"
 
 #include "strategies/cost/piece_cost.hpp"
+#include "strategies/cost/representatives.hpp"
 #include "strategies/cost/symmetry.hpp"
 #include "strategies/plan/layer_ops.hpp"
 

@@ -14,14 +14,14 @@ namespace partita {
 
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double no_partition = std::numeric_limits<double>::infinity();
 
 /// Returns where groups end in the partition with the least combined cost of its groups. cost(group, first, end) is
-/// `never` for an impossible group. Returns an empty vector if there is no partition.
+/// `no_partition` for an impossible group. Returns an empty vector if there is no partition.
 template <class Cost, class Combine>
 std::vector<int> best_partition(int layers, int groups, const Cost& cost, const Combine& combine) {
   struct Best {
-    double cost = never;
+    double cost = no_partition;
     int first = 0;  // first layer of the last group
   };
   std::vector<std::vector<Best>> best(static_cast<std::size_t>(groups) + 1,
@@ -37,7 +37,7 @@ std::vector<int> best_partition(int layers, int groups, const Cost& cost, const 
           of(g, end) = {with, first};
       }
   std::vector<int> ends;
-  if (of(groups, layers).cost == never) return ends;
+  if (of(groups, layers).cost == no_partition) return ends;
   for (int g = groups, end = layers; g > 0; end = of(g--, end).first) ends.push_back(end);
   std::reverse(ends.begin(), ends.end());
   return ends;
@@ -52,7 +52,7 @@ std::vector<int> even_partition(const StagePartitionCost& price, const Cost& cos
   for (std::size_t g = 0; g < ends.size(); ++g)
     largest = std::max(largest, cost(static_cast<int>(g), g == 0 ? 0 : ends[g - 1], ends[g]));
   const auto sends = [&](int g, int first, int end) {
-    return cost(g, first, end) <= largest ? price.boundary_seconds(end) : never;
+    return cost(g, first, end) <= largest ? price.boundary_seconds(end) : no_partition;
   };
   return ends.empty() ? ends : best_partition(price.layers(), price.groups(), sends, std::plus<>());
 }
@@ -76,9 +76,10 @@ struct Partition {
 };
 
 /// Searches for the fastest partition.
-class Search {
+class BoundarySearch {
  public:
-  Search(StagePartitionCost& price, Index limit, double effort) : price_(price), limit_(limit), effort_(effort) {}
+  BoundarySearch(StagePartitionCost& price, Index limit, double effort)
+      : price_(price), limit_(limit), effort_(effort) {}
 
   /// Returns the best of all partitions. Returns nothing if their schedules together have more than `most` actions.
   std::optional<Partition> of_all(double most) {
@@ -211,7 +212,7 @@ class Search {
 class GroupSeconds {
  public:
   explicit GroupSeconds(const StagePartitionCost& price)
-      : ends_(static_cast<std::size_t>(price.layers()) + 1), known_(ends_ * ends_, never) {
+      : ends_(static_cast<std::size_t>(price.layers()) + 1), known_(ends_ * ends_, no_partition) {
     for (int first = 0; first < price.layers(); ++first)
       for (int end = first + 1; end <= price.layers(); ++end) known_[place(first, end)] = price.seconds(first, end);
   }
@@ -245,18 +246,18 @@ Strategy with_ends(const Strategy& strategy, const std::vector<std::string>& nam
 }  // namespace
 
 FoundPartition search_partition(StagePartitionCost& price, Index limit, double most, double effort) {
-  Search search(price, limit, effort);
+  BoundarySearch search(price, limit, effort);
   std::optional<Partition> best = search.of_all(most);
   if (!best) {
     const GroupSeconds known(price);
     const auto seconds = [&](int g, int first, int end) {
-      return limit == 0 || price.bytes(g, first, end) <= limit ? known.of(first, end) : never;
+      return limit == 0 || price.bytes(g, first, end) <= limit ? known.of(first, end) : no_partition;
     };
     const auto bytes = [&](int g, int first, int end) { return static_cast<double>(price.bytes(g, first, end)); };
     const auto even = even_partition(price, seconds);
     best = search.from(even.empty() ? even_partition(price, bytes) : even);
     if (best->score.beyond > 0 && !even.empty())
-      if (Partition other = Search(price, limit, effort).from(even_partition(price, bytes));
+      if (Partition other = BoundarySearch(price, limit, effort).from(even_partition(price, bytes));
           other.score.better_than(best->score))
         best = std::move(other);
   }

@@ -11,9 +11,9 @@ namespace partita {
 namespace {
 
 /// The units of a machine to which the ranks of a collective belong.
-class Units {
+class UnitsOfRanks {
  public:
-  Units(const Machine& machine, std::span<const int> ranks) : machine_(machine), ranks_(ranks) {
+  UnitsOfRanks(const Machine& machine, std::span<const int> ranks) : machine_(machine), ranks_(ranks) {
     const int top = machine.level_of(ranks.front(), ranks.back());
     for (int level = 0, inside = 1; level <= top; ++level) {
       const int most = most_in_unit(level);
@@ -130,7 +130,7 @@ class LevelRounds {
 
   /// Adds a collective among the ranks at equal places in the units of a level. A rank of a smaller unit has several
   /// places, whose rounds run at the same time.
-  void add(const Units::At& at, Verb verb, CollectiveAlgorithm algorithm) {
+  void add(const UnitsOfRanks::At& at, Verb verb, CollectiveAlgorithm algorithm) {
     const auto own = units_.of(at.level - 1, me_);
     const auto first = static_cast<std::size_t>(std::find(own.begin(), own.end(), me_) - own.begin());
     const std::size_t before = rounds_.size();
@@ -163,7 +163,7 @@ class LevelRounds {
 
   Verb verb_;
   CollectiveAlgorithm algorithm_;
-  Units units_;
+  UnitsOfRanks units_;
   std::span<const int> ranks_;
   int me_;  // rank of the world
   double bytes_;

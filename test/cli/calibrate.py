@@ -3,11 +3,11 @@ Arguments: the launcher build/mpiexec and the program build/partita."""
 
 import os
 import re
-import subprocess
 import sys
-import tempfile
 
-LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
+from checks import Program, check, finish, new_folder, read, write
+
+partita = Program(sys.argv[2], sys.argv[1], timeout=100)
 LENET = ["--model", "lenet5", "--batch", "8"]
 PIPELINE = """grid = "y=2"
 [schedule]
@@ -23,25 +23,14 @@ output = "N H@y"
 """
 
 
-def run(ranks, *arguments):
-    command = ([LAUNCHER, "-n", str(ranks)] if ranks else []) + [PROGRAM, *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert result.returncode == 0, f"{command}: status {result.returncode}\n{result.stdout}{result.stderr}"
-    return result.stdout
-
-
 def calibrate(ranks, *arguments):
-    return run(ranks, "calibrate", *LENET, "--kernels", "", "--out", machine, *arguments)
+    """Calibrates into machine.toml, and returns the output."""
+    return partita("calibrate", *LENET, "--kernels", "", "--out", "machine.toml", *arguments, ranks=ranks).out
 
 
-def check(name, holds, shown=""):
-    print(f"{'ok  ' if holds else 'FAIL'} {name}")
-    assert holds, shown
-
-
-def text(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+def compare(*arguments):
+    """Compares on the calibrated machine, and returns the output."""
+    return partita("compare", *LENET, "--machine", "machine.toml", *arguments).out
 
 
 def limited_group():
@@ -56,66 +45,66 @@ def limited_group():
             continue
         try:
             for name, value in files.items():
-                with open(os.path.join(group, name), "w", encoding="utf-8") as file:
-                    file.write(value)
+                write(os.path.join(group, name), value)
             return group
         except OSError:
             os.rmdir(group)
     return None
 
 
-def test_quota(group):
-    """Processes that the kernel stops while they measure."""
-    words = [LAUNCHER, "-n", "2", PROGRAM, "calibrate", *LENET, "--kernels", "", "--out", os.path.join(folder, "limited.toml")]
+def check_quota(group):
+    """Checks what is said about processes that the kernel stops while they measure."""
     inside = ["sh", "-c", f"echo $$ > {group}/cgroup.procs && exec \"$@\"", "sh"]
-    result = subprocess.run([*inside, *words], capture_output=True, text=True, timeout=200, check=False)
-    check("a limit on the time of cores is noticed", result.returncode == 3 and "may use 0.5 cores, so the times are wrong" in result.stderr and
-          not os.path.exists(os.path.join(folder, "limited.toml")), f"{result.returncode}\n{result.stdout}{result.stderr}")
-    info = subprocess.run([*inside, PROGRAM, "info"], capture_output=True, text=True, timeout=60, check=False).stdout
+    ran = partita("calibrate", *LENET, "--kernels", "", "--out", "a.toml", ranks=2, before=inside, timeout=200,
+                  status=3)
+    check("a limit on the time of cores is noticed", "may use 0.5 cores, so the times are wrong" in ran.err and
+          not os.path.exists("a.toml"), ran)
+    info = partita("info", before=inside).out
     check("info shows it", re.search(r"quota +the time of 0\.5 cores", info), info)
 
 
-with tempfile.TemporaryDirectory() as folder:
+with new_folder():
     if group := limited_group():
         try:
-            test_quota(group)
+            check_quota(group)
         finally:
             os.rmdir(group)
     else:
         print("note: this user cannot make a control group; base/host_test.cpp tests how limits are read")
-    machine, strategy = (os.path.join(folder, name) for name in ("machine.toml", "pipeline.toml"))
-    with open(strategy, "w", encoding="utf-8") as file:
-        file.write(PIPELINE)
+    write("pipeline.toml", PIPELINE)
 
-    with open(machine, "w", encoding="utf-8") as file:
-        file.write('name = "mine"\n')
-    refused = subprocess.run([PROGRAM, "calibrate", *LENET], capture_output=True, text=True, timeout=100, check=False, cwd=folder)
-    check("without --out it does not replace a machine file that it did not write", refused.returncode == 2 and
-          "machine.toml exists, and no calibration wrote it" in refused.stderr and text(machine) == 'name = "mine"\n', refused.stderr)
+    write("machine.toml", 'name = "mine"\n')
+    ran = partita("calibrate", *LENET, status=2)
+    check("without --out it does not replace a machine file that it did not write",
+          "machine.toml exists, and no calibration wrote it" in ran.err and read("machine.toml") == 'name = "mine"\n',
+          ran)
 
     shown = calibrate(1)
-    check("with one rank it says what is assumed", "note       with one rank, latency and bandwidth cannot be measured" in shown and
-          text(machine).count('latency = { us = 1.5, from = "assumed: ') == 1, shown + text(machine))
-    check("compare reads its file", "ms/step" in run(0, "compare", *LENET, "--machine", machine))
+    check("with one rank it says what is assumed",
+          "note       with one rank, latency and bandwidth cannot be measured" in shown and
+          read("machine.toml").count('latency = { us = 1.5, from = "assumed: ') == 1, shown + read("machine.toml"))
+    check("compare reads its file", "ms/step" in compare())
 
     shown = calibrate(3)
-    check("three ranks", re.search(r"levels: node; [\d.]+ s\n", shown) and "verb = \"all_reduce\"\nranks = 3" in text(machine),
-          shown + text(machine))
+    check("three ranks", re.search(r"levels: node; [\d.]+ s\n", shown) and
+          "verb = \"all_reduce\"\nranks = 3" in read("machine.toml"), shown + read("machine.toml"))
 
-    calibrate(2, "--strategies", strategy)
-    known = text(machine + ".times")
-    shown = run(0, "compare", *LENET, "--machine", machine, "--strategies", strategy)
+    calibrate(2, "--strategies", "pipeline.toml")
+    known = read("machine.toml.times")
+    shown = compare("--strategies", "pipeline.toml")
     stages = re.search(r"kernels  (\d+) of (\d+) layers use measured times", shown)
     check("two ranks measure the stages of a strategy for four", stages and stages[1] == stages[2], shown)
-    again = calibrate(2, "--strategies", strategy)
+    again = calibrate(2, "--strategies", "pipeline.toml")
     check("known times are not measured again", re.search(r"\(1 of 1\): 0 measured, \d+ in total", again) and
-          text(machine + ".times") == known, again)
+          read("machine.toml.times") == known, again)
 
     shown = calibrate(2, "--dtype", "f64")
-    check("times of another data type are added", "will be replaced" not in shown and len(text(machine + ".times")) > len(known), shown)
-    shown = run(0, "compare", *LENET, "--grid", "data=2", "--rule", "*: N@data", "--machine", machine, "--dtype", "f64")
+    check("times of another data type are added", "will be replaced" not in shown and
+          len(read("machine.toml.times")) > len(known), shown)
+    shown = compare("--grid", "data=2", "--rule", "*: N@data", "--dtype", "f64")
     measured = re.search(r"kernels  (\d+) of (\d+) layers use measured times", shown)
     check("times in f64 are used", measured and measured[1] == measured[2], shown)
     if "onednn" in known:
-        shown = run(0, "compare", *LENET, "--machine", machine, "--strategies", strategy, "--backend", "reference")
+        shown = compare("--strategies", "pipeline.toml", "--backend", "reference")
         check("times of another backend are not used", "kernels  0 of" in shown, shown)
+finish()

@@ -2,7 +2,6 @@
 validation on samples that are never trained on, the best checkpoint, early stopping, and the line of progress on a
 terminal. Arguments: the launcher build/mpiexec and the program build/partita."""
 
-import csv
 import fcntl
 import json
 import os
@@ -13,21 +12,14 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import time
 
-LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
-SMALL = ["--model", "lenet5", "--width", "0.25", "--data", "synthetic", "--samples", "60", "--batch", "16", "--dtype", "f64"]
+from checks import Program, check, read, read_csv, read_json, refused, run_parts, write
 
-
-def check(name, holds, shown=""):
-    print(f"{'ok  ' if holds else 'FAIL'} {name}", flush=True)
-    assert holds, shown
-
-
-def command(ranks, *arguments):
-    return ([LAUNCHER, "-n", str(ranks)] if ranks else []) + [PROGRAM, *map(str, arguments)]
+partita = Program(sys.argv[2], sys.argv[1])
+SMALL = ["--model", "lenet5", "--width", "0.25", "--data", "synthetic", "--samples", "60", "--batch", "16", "--dtype",
+         "f64"]
 
 
 def small(samples, batch):
@@ -35,23 +27,14 @@ def small(samples, batch):
     return [{"60": str(samples), "16": str(batch)}.get(word, word) for word in SMALL]
 
 
-def train(ranks, *arguments, status=0, options=tuple(SMALL)):
-    result = subprocess.run(command(ranks, "train", *options, *arguments), capture_output=True, text=True, timeout=60, check=False)
-    assert result.returncode == status, f"{arguments}: status {result.returncode}\n{result.stdout}{result.stderr}"
-    return result.stdout if status == 0 else result.stderr
-
-
-def rows_of(path):
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def results(path):
-    return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+def train(ranks, *arguments):
+    """Trains a small network on ranks, and returns the output."""
+    return partita("train", *SMALL, *arguments, ranks=ranks).out
 
 
 # An independent reader of event files: frames with a masked CRC-32C, and the few fields of Event and Summary.
 def crc32c(data):
+    """Returns the checksum of bytes."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -61,6 +44,7 @@ def crc32c(data):
 
 
 def masked(data):
+    """Returns the checksum as event files store it."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -70,6 +54,7 @@ def fields(message):
     at = 0
 
     def varint():
+        """Reads a number of seven bits a byte."""
         nonlocal at
         value = shift = 0
         while True:
@@ -109,119 +94,135 @@ def scalars(folder):
     return found
 
 
-def recorded(folder):
-    log, events, file = folder / "log.csv", folder / "events", folder / "r.json"
-    train(2, "--epochs", "2", "--log", log, "--tensorboard", events, "--json", file, "--warm-up", "3", "--decay", "cosine",
-          "--validate", "0.2")
-    rows, report = rows_of(log), results(file)
+def recorded():
+    """The log, the event files and the results tell the same."""
+    log, events, file = "log.csv", "events", "r.json"
+    train(2, "--epochs", "2", "--log", log, "--tensorboard", events, "--json", file, "--warm-up", "3", "--decay",
+          "cosine", "--validate", "0.2")
+    rows, report = read_csv(log), read_json(file)
     check("48 of 60 samples are trained on, 3 steps an epoch", [(row["epoch"], row["step"]) for row in rows] ==
           [(str(1 + i // 3), str(i + 1)) for i in range(6)] and report["epochs"][0]["samples"] == 48 and
           report["validation"][0]["samples"] == 12, rows)
-    for column, key in (("loss", "losses"), ("accuracy", "accuracies"), ("learning_rate", "rates"), ("seconds", "step_seconds")):
+    for column, key in (("loss", "losses"), ("accuracy", "accuracies"), ("learning_rate", "rates"),
+                        ("seconds", "step_seconds")):
         check(f"{column} in the log and in the JSON", [float(row[column]) for row in rows] == report[key], rows)
-    check("the rate rises and falls", report["rates"][:3] == sorted(report["rates"][:3]) and abs(report["rates"][2] - 0.05) < 1e-12 and
-          report["rates"][5] < 0.03, report["rates"])
+    check("the rate rises and falls", report["rates"][:3] == sorted(report["rates"][:3]) and
+          abs(report["rates"][2] - 0.05) < 1e-12 and report["rates"][5] < 0.03, report["rates"])
     check("images/s", all(abs(float(row["images_per_second"]) * float(row["seconds"]) / 16 - 1) < 1e-9 for row in rows))
     found = scalars(events)
-    check("an event per step", all(abs(found["train/loss"][i + 1] / loss - 1) < 1e-6 for i, loss in enumerate(report["losses"])))
-    check("an event per validation", list(found["validation/loss"]) == [3, 6] and list(found["validation/top5"]) == [3, 6] and
-          set(found) >= {"train/accuracy", "train/learning_rate", "train/images_per_second", "validation/accuracy"}, found)
+    check("an event per step", all(abs(found["train/loss"][i + 1] / loss - 1) < 1e-6
+                                   for i, loss in enumerate(report["losses"])))
+    check("an event per validation", list(found["validation/loss"]) == [3, 6] and
+          list(found["validation/top5"]) == [3, 6] and set(found) >= {"train/accuracy", "train/learning_rate",
+                                                                      "train/images_per_second", "validation/accuracy"},
+          found)
     check("the settings of the run", report["backend"] in ("reference", "onednn") and report["finished"] and
-          report["optimizer"]["decay"] == "cosine" and report["optimizer"]["warm_up"] == 3 and report["first_step"] == 1 and
-          re.fullmatch(r"\d+\.\d+\.\d+", report["version"]), report)
+          report["optimizer"]["decay"] == "cosine" and report["optimizer"]["warm_up"] == 3 and
+          report["first_step"] == 1 and re.fullmatch(r"\d+\.\d+\.\d+", report["version"]), report)
 
 
-def validated(folder):
+def validated():
     """Validation is the same on one rank and on partitioned ranks, and an evaluation of the best checkpoint agrees."""
     found = {}
     for name, ranks, grid in (("serial", 1, []), ("samples", 3, ["--grid", "data=3", "--rule", "*: N@data"]),
                               ("rows", 4, ["--grid", "data=2 y=2", "--rule", "*: N@data H@y"])):
-        text = train(ranks, *grid, "--epochs", "2", "--validate", "test", "--json", folder / f"{name}.json", "--best",
-                     folder / f"{name}.h5")
-        found[name] = results(folder / f"{name}.json")
+        text = train(ranks, *grid, "--epochs", "2", "--validate", "test", "--json", f"{name}.json", "--best",
+                     f"{name}.h5")
+        found[name] = read_json(f"{name}.json")
         check(f"{name}: bytes as predicted", found[name]["predicted_bytes"] == found[name]["measured_bytes"])
-        check(f"{name}: top-5 in the line", re.search(r"^valid 2 +loss \S+  accuracy \S+%  top-5 \S+%  ", text, re.M), text)
+        check(f"{name}: top-5 is there", re.search(r"^valid 2 +loss \S+  accuracy \S+%  top-5 \S+%  ", text, re.M),
+              text)
     serial = found["serial"]
     for name in ("samples", "rows"):
-        check(f"{name}: the confusion matrix of one rank", found[name]["confusion"] == serial["confusion"], found[name]["confusion"])
-        check(f"{name}: the validation of one rank", all(
-            abs(a["loss"] - b["loss"]) < 1e-9 and a["top5"] == b["top5"] for a, b in zip(found[name]["validation"], serial["validation"])))
-    check("the matrix has all samples", sum(map(sum, serial["confusion"]["counts"])) == 60 and serial["confusion"]["pass"] == "test")
+        check(f"{name}: the confusion matrix of one rank", found[name]["confusion"] == serial["confusion"],
+              found[name]["confusion"])
+        check(f"{name}: the validation of one rank", all(abs(a["loss"] - b["loss"]) < 1e-9 and
+                                                         a["top5"] == b["top5"]
+                                                         for a, b in zip(found[name]["validation"],
+                                                                         serial["validation"])))
+    check("the matrix has all samples", sum(map(sum, serial["confusion"]["counts"])) == 60 and
+          serial["confusion"]["pass"] == "test")
     best = min(serial["validation"], key=lambda each: each["loss"])
-    check("the best epoch", serial["best"]["epoch"] == best["epoch"] and serial["best"]["loss"] == best["loss"], serial["best"])
-    again = subprocess.run(command(1, "evaluate", *SMALL, "--load", folder / "serial.h5", "--json", folder / "e.json"),
-                           capture_output=True, text=True, timeout=60, check=True)
-    check("the best checkpoint has the best loss", abs(results(folder / "e.json")["test"]["loss"] - best["loss"]) < 1e-9, again.stdout)
+    check("the best epoch", serial["best"]["epoch"] == best["epoch"] and serial["best"]["loss"] == best["loss"],
+          serial["best"])
+    again = partita("evaluate", *SMALL, "--load", "serial.h5", "--json", "e.json", ranks=1)
+    check("the best checkpoint has its loss", abs(read_json("e.json")["test"]["loss"] - best["loss"]) < 1e-9, again)
 
 
-def stopped_early(folder):
+def stopped_early():
     """A learning rate that changes no weight keeps the validation loss as it is: the first epoch stays the best."""
     still = ["--rate", "1e-300", "--validate", "0.3", "--no-test", "--patience", "2"]
-    whole = train(1, *still, "--epochs", "30", "--json", folder / "p.json", "--save", folder / "p.h5")
-    report = results(folder / "p.json")
-    check("stopped after 3 of 30 epochs", [each["epoch"] for each in report["validation"]] == [1, 2, 3] and report["finished"] and
-          report["best"]["epoch"] == 1 and "stopped early: no validation loss of the last 2 epochs was below" in whole, whole)
-    rest = train(1, *still, "--epochs", "30", "--load", folder / "p.h5")
-    check("resuming it trains nothing and says why", "has not fallen for 2 epochs, which is what --patience allows" in rest and not re.search("^epoch", rest, re.M), rest)
-    train(1, *still, "--epochs", "2", "--save", folder / "q.h5")
-    train(1, *still, "--epochs", "30", "--load", folder / "q.h5", "--json", folder / "q.json")
-    again = results(folder / "q.json")
+    whole = train(1, *still, "--epochs", "30", "--json", "p.json", "--save", "p.h5")
+    report = read_json("p.json")
+    check("stopped after 3 of 30 epochs", [each["epoch"] for each in report["validation"]] == [1, 2, 3] and
+          report["finished"] and report["best"]["epoch"] == 1 and
+          "stopped early: no validation loss of the last 2 epochs was below" in whole, whole)
+    rest = train(1, *still, "--epochs", "30", "--load", "p.h5")
+    check("resuming it trains nothing and says why", "has not fallen for 2 epochs, which is what --patience allows" in
+          rest and not re.search("^epoch", rest, re.M), rest)
+    train(1, *still, "--epochs", "2", "--save", "q.h5")
+    train(1, *still, "--epochs", "30", "--load", "q.h5", "--json", "q.json")
+    again = read_json("q.json")
     for part in ("4", "5"):  # parts of epoch 2: a validation after each would count as an epoch without a lower loss
-        more = ["--load", folder / "u.h5"] if part == "5" else []
-        train(1, *still, "--epochs", "2", "--steps", part, "--save", folder / "u.h5", *more)
-    train(1, *still, "--epochs", "30", "--load", folder / "u.h5", "--json", folder / "u.json")
-    parts = results(folder / "u.json")
-    check("a part of an epoch is not validated", [each["epoch"] for each in parts["validation"]] == [2, 3], parts["validation"])
+        more = ["--load", "u.h5"] if part == "5" else []
+        train(1, *still, "--epochs", "2", "--steps", part, "--save", "u.h5", *more)
+    train(1, *still, "--epochs", "30", "--load", "u.h5", "--json", "u.json")
+    parts = read_json("u.json")
+    check("a part of an epoch is not validated", [each["epoch"] for each in parts["validation"]] == [2, 3],
+          parts["validation"])
     check("a resumed run remembers how long it has waited", [each["epoch"] for each in again["validation"]] == [3] and
           again["best"]["epoch"] == 1, again)
 
 
-def killed(folder):
+def killed():
     """A run that is killed leaves its log and the results of the epochs so far; resuming it appends to the log."""
-    log, file, saved = folder / "k.csv", folder / "k.json", folder / "k.h5"
-    options = ["--log", log, "--json", file, "--save", saved, "--no-test", "--tensorboard", folder / "k"]
-    with subprocess.Popen(command(0, "train", *SMALL, *options, "--epochs", "100000"), stdout=subprocess.DEVNULL) as process:
+    log, file, saved = "k.csv", "k.json", "k.h5"
+    options = ["--log", log, "--json", file, "--save", saved, "--no-test", "--tensorboard", "k"]
+    with partita.start("train", *SMALL, *options, "--epochs", "100000", stdout=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 30
-        while not (file.exists() and len(results(file)["epochs"]) >= 2) and time.monotonic() < deadline:
+        while not (os.path.exists(file) and len(read_json(file)["epochs"]) >= 2) and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
-    report = results(file)
+    report = read_json(file)
     epochs = len(report["epochs"])
-    check(f"the results of {epochs} epochs", epochs >= 2 and not report["finished"] and len(report["losses"]) == 4 * epochs)
-    check("the log is ahead of the results or at them", len(rows_of(log)) >= 4 * epochs)
+    check(f"{epochs} epochs", epochs >= 2 and not report["finished"] and len(report["losses"]) == 4 * epochs)
+    check("the log is ahead of the results or at them", len(read_csv(log)) >= 4 * epochs)
     train(1, *options, "--load", saved, "--epochs", epochs + 3)
-    text = log.read_text(encoding="utf-8")
-    steps = [int(row["step"]) for row in rows_of(log)]
-    check("the log goes on, each step once, one header", text.count("epoch,step") == 1 and steps == list(range(1, 4 * (epochs + 3) + 1)),
-          steps)
-    after = results(file)
-    check("the results go on too, each step once", after["first_step"] == 1 and after["losses"] == [float(row["loss"]) for row in rows_of(log)]
-          and [each["step"] for each in after["epochs"]] == [4 * (i + 1) for i in range(epochs + 3)], after["epochs"])
-    train(1, "--epochs", "2", "--json", folder / "g.json", "--no-test")
-    train(1, "--epochs", "2", "--steps", "6", "--save", folder / "g.h5", "--no-test")
-    train(1, "--epochs", "3", "--load", folder / "g.h5", "--json", folder / "g.json", "--no-test")
-    gap = results(folder / "g.json")
+    text = read(log)
+    steps = [int(row["step"]) for row in read_csv(log)]
+    check("the log goes on, each step once, one header", text.count("epoch,step") == 1 and
+          steps == list(range(1, 4 * (epochs + 3) + 1)), steps)
+    after = read_json(file)
+    check("the results go on too, each step once", after["first_step"] == 1 and
+          after["losses"] == [float(row["loss"]) for row in read_csv(log)] and
+          [each["step"] for each in after["epochs"]] == [4 * (i + 1) for i in range(epochs + 3)], after["epochs"])
+    train(1, "--epochs", "2", "--json", "g.json", "--no-test")
+    train(1, "--epochs", "2", "--steps", "6", "--save", "g.h5", "--no-test")
+    train(1, "--epochs", "3", "--load", "g.h5", "--json", "g.json", "--no-test")
+    gap = read_json("g.json")
     check("steps that no epoch reported get an entry", len(gap["losses"]) == 12 and
-          [(each["epoch"], each["step"], each["steps"]) for each in gap["epochs"]] == [(1, 4, 4), (2, 6, 2), (2, 8, 2), (3, 12, 4)] and
+          [(each["epoch"], each["step"], each["steps"]) for each in gap["epochs"]] == [(1, 4, 4), (2, 6, 2), (2, 8, 2),
+                                                                                       (3, 12, 4)] and
           abs(gap["epochs"][1]["loss"] - sum(gap["losses"][4:6]) / 2) < 1e-12, gap["epochs"])
-    check("two event files", len(list((folder / "k").iterdir())) == 2)
-    file.write_text(json.dumps(after | {"losses": [1.5] * len(steps)}), encoding="utf-8")
+    check("two event files", len(os.listdir("k")) == 2)
+    write(file, json.dumps(after | {"losses": [1.5] * len(steps)}))
     text = train(1, *options, "--load", saved, "--epochs", epochs + 4)
-    train(1, "--load", folder / "serial.h5", "--epochs", 3, "--validate", "test", "--json", folder / "serial.json")
-    best = results(folder / "serial.json")
-    check("a run from the best checkpoint goes on with its results", best["first_step"] == 1 and len(best["losses"]) == 12, best["losses"])
+    train(1, "--load", "serial.h5", "--epochs", 3, "--validate", "test", "--json", "serial.json")
+    best = read_json("serial.json")
+    check("a run from the best checkpoint goes on with its results", best["first_step"] == 1 and
+          len(best["losses"]) == 12, best["losses"])
     check("results of another training are replaced, and that is said", "it does not hold the" in text and
-          results(file)["first_step"] == len(steps) + 1 and len(results(file)["losses"]) == 4, text)
+          read_json(file)["first_step"] == len(steps) + 1 and len(read_json(file)["losses"]) == 4, text)
 
 
-def on_a_terminal(folder):
+def on_a_terminal():
     """A terminal shows one line that is redrawn; a pipe gets no such line from a short run."""
     options = ["train", *small(3000, 1), "--no-test"]
-    piped = subprocess.run(command(0, *options), capture_output=True, text=True, timeout=60, check=True).stdout
+    piped = partita(*options).out
     check("a short run prints no progress into a pipe", not re.search("step [0-9]", piped) and "\r" not in piped, piped)
     terminal, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
-    with subprocess.Popen(command(0, *options), stdout=theirs, stderr=theirs, cwd=folder) as process:
+    with partita.start(*options, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         text = b""
         while True:
@@ -232,28 +233,30 @@ def on_a_terminal(folder):
             text += piece
         check("the run succeeds", process.wait(timeout=60) == 0)
     states = [line for line in text.decode().split("\r") if re.match(r"epoch 1 \[", line)]
-    pattern = r"epoch 1 \[#*\.*\] \d+/3000  loss \d+\.\d+  accuracy [\d.]+%  rate 0\.05  \d+ images/s  \d+:\d\d left\x1b\[K"
-    check(f"{len(states)} states of the line", len(states) > 0 and all(re.fullmatch(pattern, line) for line in states), states[:3])
+    pattern = (r"epoch 1 \[#*\.*\] \d+/3000  loss \d+\.\d+  accuracy [\d.]+%  rate 0\.05  \d+ images/s  "
+               r"\d+:\d\d left\x1b\[K")
+    check(f"{len(states)} states of the line", len(states) > 0 and all(re.fullmatch(pattern, line) for line in states),
+          states[:3])
     check("the line is erased before the result", re.search(r"\r\x1b\[Kepoch 1    loss", text.decode()), text)
 
 
-def refused(folder):
-    (folder / "notes.txt").write_text("do not lose this\n", encoding="utf-8")
-    for arguments, pattern in ((["--validate", "1.5"], r"--validate 1\.5: give the fraction"), (["--validate", "0.1x"], "--validate 0.1x"),
-                               (["--best", "b.h5"], "--best needs a validation"), (["--patience", "2"], "--patience needs a validation"),
+def refusals():
+    """Options that do not fit, and files that are not replaced."""
+    write("notes.txt", "do not lose this\n")
+    for arguments, pattern in ((["--validate", "1.5"], r"--validate 1\.5: give the fraction"),
+                               (["--validate", "0.1x"], "--validate 0.1x"),
+                               (["--best", "b.h5"], "--best needs a validation"),
+                               (["--patience", "2"], "--patience needs a validation"),
                                (["--validate", "0.1", "--patience=-1"], "--patience -1"),
-                               (["--log", folder / "notes.txt"], "is not a log of a training"),
-                               (["--log", folder / "a.json", "--json", folder / "a.json"], "both name"),
-                               (["--tensorboard", folder / "notes.txt"], "--tensorboard"),
-                               (["--validate", "0.1", "--best", folder / "notes.txt"], "--best .* is not a checkpoint"),
-                               (["--validate", "0.1", "--best", folder / "serial.h5"], "--best .* belongs to another run")):
-        message = train(2, *arguments, status=2)
-        check(f"refused: {message.strip()}", re.search(pattern, message) and message.count("\n") == 1, message)
-    message = train(2, "--validate", "0.5", status=2, options=small(1, 1))
-    check(f"refused: {message.strip()}", "--validate 0.5: the training set has 1 sample;" in message, message)
-    check("nothing was replaced", (folder / "notes.txt").read_text(encoding="utf-8") == "do not lose this\n")
+                               (["--log", "notes.txt"], "is not a log of a training"),
+                               (["--log", "a.json", "--json", "a.json"], "both name"),
+                               (["--tensorboard", "notes.txt"], "--tensorboard"),
+                               (["--validate", "0.1", "--best", "notes.txt"], "--best .* is not a checkpoint"),
+                               (["--validate", "0.1", "--best", "serial.h5"], "--best .* belongs to another run")):
+        refused(" ".join(arguments), partita("train", *SMALL, *arguments, ranks=2, status=2), pattern)
+    refused("a validation of one sample", partita("train", *small(1, 1), "--validate", "0.5", ranks=2, status=2),
+            "--validate 0.5: the training set has 1 sample;")
+    check("nothing was replaced", read("notes.txt") == "do not lose this\n")
 
 
-with tempfile.TemporaryDirectory() as made:
-    for part in (recorded, validated, stopped_early, killed, on_a_terminal, refused):
-        part(pathlib.Path(made))
+run_parts(recorded, validated, stopped_early, killed, on_a_terminal, refusals)

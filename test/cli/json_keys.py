@@ -2,17 +2,12 @@
 Arguments: the launcher build/mpiexec and the program build/partita."""
 
 import json
-import os
-import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 
-LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-STRATEGIES = ROOT / "examples/strategies"
-MACHINES = ROOT / "examples/machines"
+from checks import MACHINES, ROOT, STRATEGIES, Program, check, finish, new_folder, read, read_json, write
+
+partita = Program(sys.argv[2], sys.argv[1])
 SMALL = ["--data", "synthetic", "--samples", "16", "--batch", "8", "--dtype", "f64"]
 
 
@@ -40,50 +35,40 @@ def keys(value, path=""):
         yield path
 
 
-def run(ranks, *arguments, status=0):
-    command = ([LAUNCHER, "-n", str(ranks)] if ranks else []) + [PROGRAM, *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert result.returncode == status, f"{command}: status {result.returncode}\n{result.stdout}{result.stderr}"
-    return result.stdout
-
-
-def documents(folder):
+def documents():
     """What each verb writes: verb -> documents."""
-    def read(name):
-        return json.loads((folder / name).read_text(encoding="utf-8"))
-
     written = {}
-    pipeline = folder / "pipeline.toml"
-    pipeline.write_text('grid = "data=1"\nstages = 2\n[schedule]\nkind = "1f1b"\nmicrobatches = 2\n', encoding="utf-8")
-    run(2, "train", *SMALL, "--strategy", pipeline, "--save", folder / "w.h5", "--json", folder / "train.json")
-    run(1, "train", *SMALL, "--no-test", "--json", folder / "serial.json")
-    segments = ["--model", "unet3d", "--size", "16", "--width", "0.25", "--batch", "1", "--data", "synthetic", "--samples", "2"]
-    run(1, "train", *segments, "--validate", "0.5", "--save", folder / "s.h5", "--json", folder / "segments.json")
-    run(1, "train", *SMALL, "--no-test", "--validate", "test", "--json", folder / "validated.json")
-    run(1, "train", *SMALL[:-1], "f16", "--no-test", "--json", folder / "f16.json")
-    written["train"] = [read(f"{name}.json") for name in ("train", "serial", "segments", "validated", "f16")]
-    run(2, "evaluate", *SMALL, "--strategy", pipeline, "--load", folder / "w.h5", "--json", folder / "evaluate.json")
-    run(1, "evaluate", *segments, "--load", folder / "s.h5", "--json", folder / "segmented.json")
-    written["evaluate"] = [read("evaluate.json"), read("segmented.json")]
-    run(0, "compare", "--strategies", STRATEGIES / "fashion-cnn-hybrid.toml", STRATEGIES / "fashion-cnn-pipeline.toml",
-        "--memory-limit", "1MiB", "--json", folder / "compare.json", status=2)
-    run(2, "compare", "--batch", "8", "--strategies", pipeline, "--measure", "--json", folder / "measured.json")
-    run(0, "compare", "--batch", "4096", "--machine", MACHINES / "dgx-a100.toml", "--strategies", STRATEGIES / "fashion-cnn-pipeline.toml",
-        "--json", folder / "chosen.json")
-    written["compare"] = [read("compare.json"), read("measured.json"), read("chosen.json")]
-    run(0, "simulate", "--batch", "8", "--grid", "data=2", "--out", folder / "replay", "--json", folder / "simulate.json")
-    written["simulate"] = [read("simulate.json")]
-    run(0, "explain", "--batch", "8", "--strategy", STRATEGIES / "fashion-cnn-hybrid.toml", "--json", folder / "explain.json")
-    run(0, "explain", "--batch", "8", "--grid", "c=2", "--rule", "*: C@c", "--rule", "relu*: C@c", "--machine", MACHINES / "dgx-a100.toml", "--json",
-        folder / "channels.json")
-    run(0, "explain", "--batch", "8", "--evaluation", "--json", folder / "evaluated.json")
-    written["explain"] = [read("explain.json"), read("channels.json"), read("evaluated.json")]
-    run(0, "compare", "--ranks", "1", "2", "3", "--grid", "data={} y=2", "--rule", "*: N@data H@y", "--json", folder / "curves.json")
-    written["curves"] = [read("curves.json")]
-    written["schedule"] = [json.loads(run(0, "schedule", "--kind", "chimera", "--json", "/dev/stdout"))]
-    written["info"] = [json.loads(run(0, "info", "--json"))]
-    run(0, "scale", "--ranks", "1", "2", "--steps", "2", "--repeats", "1", "--batch", "8", "--out", folder / "scale.json")
-    written["scale"] = [read("scale.json")]
+    write("pipeline.toml", 'grid = "data=1"\nstages = 2\n[schedule]\nkind = "1f1b"\nmicrobatches = 2\n')
+    partita("train", *SMALL, "--strategy", "pipeline.toml", "--save", "w.h5", "--json", "train.json", ranks=2)
+    partita("train", *SMALL, "--no-test", "--json", "serial.json", ranks=1)
+    segments = ["--model", "unet3d", "--size", "16", "--width", "0.25", "--batch", "1", "--data", "synthetic",
+                "--samples", "2"]
+    partita("train", *segments, "--validate", "0.5", "--save", "s.h5", "--json", "segments.json", ranks=1)
+    partita("train", *SMALL, "--no-test", "--validate", "test", "--json", "validated.json", ranks=1)
+    partita("train", *SMALL[:-1], "f16", "--no-test", "--json", "f16.json", ranks=1)
+    written["train"] = [read_json(f"{name}.json") for name in ("train", "serial", "segments", "validated", "f16")]
+    partita("evaluate", *SMALL, "--strategy", "pipeline.toml", "--load", "w.h5", "--json", "evaluate.json", ranks=2)
+    partita("evaluate", *segments, "--load", "s.h5", "--json", "segmented.json", ranks=1)
+    written["evaluate"] = [read_json("evaluate.json"), read_json("segmented.json")]
+    partita("compare", "--strategies", STRATEGIES / "fashion-cnn-hybrid.toml", STRATEGIES / "fashion-cnn-pipeline.toml",
+            "--memory-limit", "1MiB", "--json", "compare.json", status=2)
+    partita("compare", "--batch", "8", "--strategies", "pipeline.toml", "--measure", "--json", "measured.json", ranks=2)
+    partita("compare", "--batch", "4096", "--machine", MACHINES / "dgx-a100.toml", "--strategies",
+            STRATEGIES / "fashion-cnn-pipeline.toml", "--json", "chosen.json")
+    written["compare"] = [read_json("compare.json"), read_json("measured.json"), read_json("chosen.json")]
+    partita("simulate", "--batch", "8", "--grid", "data=2", "--out", "replay", "--json", "simulate.json")
+    written["simulate"] = [read_json("simulate.json")]
+    partita("explain", "--batch", "8", "--strategy", STRATEGIES / "fashion-cnn-hybrid.toml", "--json", "explain.json")
+    partita("explain", "--batch", "8", "--grid", "c=2", "--rule", "*: C@c", "--rule", "relu*: C@c", "--machine",
+            MACHINES / "dgx-a100.toml", "--json", "channels.json")
+    partita("explain", "--batch", "8", "--evaluation", "--json", "evaluated.json")
+    written["explain"] = [read_json("explain.json"), read_json("channels.json"), read_json("evaluated.json")]
+    partita("compare", "--ranks", "1", "2", "3", "--grid", "data={} y=2", "--rule", "*: N@data H@y", "--json", "n.json")
+    written["curves"] = [read_json("n.json")]
+    written["schedule"] = [json.loads(partita("schedule", "--kind", "chimera", "--json", "/dev/stdout").out)]
+    written["info"] = [json.loads(partita("info", "--json").out)]
+    partita("scale", "--ranks", "1", "2", "--steps", "2", "--repeats", "1", "--batch", "8", "--out", "scale.json")
+    written["scale"] = [read_json("scale.json")]
     return written
 
 
@@ -104,17 +89,9 @@ def complaints(expected, written):
     return wrong
 
 
-def main():
-    sections = listed((ROOT / "docs/json.md").read_text(encoding="utf-8"))
-    failed = False
-    with tempfile.TemporaryDirectory() as folder:
-        for verb, written in documents(pathlib.Path(folder)).items():
-            wrong = complaints(sections[verb], written)
-            print(f"{'FAIL' if wrong else 'ok  '} {verb}: {len(sections[verb])} keys")
-            for each in wrong:
-                print(f"     {each}")
-            failed = failed or bool(wrong)
-    return 1 if failed else 0
-
-
-sys.exit(main())
+with new_folder():
+    sections = listed(read(ROOT / "docs/json.md"))
+    for verb, written in documents().items():
+        wrong = complaints(sections[verb], written)
+        check(f"{verb}: {len(sections[verb])} keys", not wrong, "\n".join(wrong))
+finish()

@@ -3,55 +3,48 @@ training. Arguments: the program build/partita, and the parts that the build has
 
 import json
 import os
-import subprocess
 import sys
-import tempfile
 
-PROGRAM = os.path.abspath(sys.argv[1])
+from checks import Program, check, refused, run_parts
+
+partita = Program(sys.argv[1], status=None)
 MPI, HDF5, ONEDNN = (word != "" for word in sys.argv[2:5])
 SMALL = ["--data", "synthetic", "--samples", "16", "--batch", "8", "--kernels", ""]
-failures = []
 
 
-def check(name, holds, shown=""):
-    print(f"{'ok  ' if holds else 'FAIL'} {name}")
-    if not holds:
-        failures.append(name)
-        print(shown)
+def refuses(name, *words, parts, **variables):
+    """Checks that a command is refused in one line, before anything was trained."""
+    ran = partita(*words, variables=variables)
+    refused(name, ran, *parts)
+    check(f"{name}: nothing was trained", "epoch" not in ran.out, ran)
 
 
-def run(*words, **variables):
-    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False,
-                          env={**os.environ, **variables})
+def present():
+    """What the build has, and what needs none of it."""
+    known = json.loads(partita("info", "--json").out)["versions"]
+    for part, there in (("mpi", MPI), ("hdf5", HDF5), ("onednn", ONEDNN)):
+        check(f"info: {part}", (known[part] is not None) == there, known)
+    ran = partita("--version")
+    check("--version", ran.status == 0 and ("without MPI" in ran.out) == (not MPI), ran)
+    ran = partita("train", *SMALL, "--epochs", "1")
+    check("training needs none of them", ran.status == 0 and "epoch 1" in ran.out, ran)
 
 
-def refused(name, result, *parts):
-    """Refused in one line, before anything was trained."""
-    lines = result.stderr.splitlines()
-    check(name, result.returncode == 2 and len(lines) == 1 and all(part in lines[0] for part in parts) and "epoch" not in result.stdout,
-          f"status {result.returncode}\n{result.stdout}{result.stderr}")
+def lacking():
+    """What the build lacks."""
+    if not MPI:
+        refuses("scale", "scale", "--ranks", "1", "2", parts=["-Dmpi=enabled"])
+        check("scale --help", partita("scale", "--help").status == 0)
+        refuses("two processes", "train", *SMALL, parts=["-Dmpi=enabled", "--ranks N"], PMI_SIZE="2", PMI_RANK="0")
+    if not HDF5:
+        for option in ("--save", "--load", "--best"):
+            more = ["--validate", "0.5"] if option == "--best" else []
+            refuses(option, "train", *SMALL, option, "w.h5", *more, parts=[option, "-Dhdf5=enabled"])
+        refuses("evaluate", "evaluate", *SMALL, "--load", "w.h5", parts=["-Dhdf5=enabled"])
+        refuses("volumes", "train", "--data", "hdf5", "--batch", "8", parts=[r"training\.h5", "-Dhdf5=enabled"])
+        check("nothing was written", os.listdir(".") == [], os.listdir("."))
+    if not ONEDNN:
+        refuses("--backend onednn", "train", *SMALL, "--backend", "onednn", parts=["-Donednn=enabled"])
 
 
-os.chdir(tempfile.mkdtemp())
-known = json.loads(run("info", "--json").stdout)["versions"]
-for part, there in (("mpi", MPI), ("hdf5", HDF5), ("onednn", ONEDNN)):
-    check(f"info: {part}", (known[part] is not None) == there, known)
-result = run("--version")
-check("--version", result.returncode == 0 and ("without MPI" in result.stdout) == (not MPI), result.stdout)
-result = run("train", *SMALL, "--epochs", "1")
-check("training needs none of them", result.returncode == 0 and "epoch 1" in result.stdout, result.stdout + result.stderr)
-if not MPI:
-    refused("scale", run("scale", "--ranks", "1", "2"), "-Dmpi=enabled")
-    check("scale --help", run("scale", "--help").returncode == 0)
-    refused("two processes", run("train", *SMALL, PMI_SIZE="2", PMI_RANK="0"), "-Dmpi=enabled", "--ranks N")
-if not HDF5:
-    for option in ("--save", "--load", "--best"):
-        more = ["--validate", "0.5"] if option == "--best" else []
-        refused(option, run("train", *SMALL, option, "w.h5", *more), option, "-Dhdf5=enabled")
-    refused("evaluate", run("evaluate", *SMALL, "--load", "w.h5"), "-Dhdf5=enabled")
-    refused("volumes", run("train", "--data", "hdf5", "--batch", "8"), "training.h5", "-Dhdf5=enabled")
-    check("nothing was written", os.listdir(".") == [], os.listdir("."))
-if not ONEDNN:
-    refused("--backend onednn", run("train", *SMALL, "--backend", "onednn"), "-Donednn=enabled")
-print(f"{len(failures)} failed")
-sys.exit(1 if failures else 0)
+run_parts(present, lacking)

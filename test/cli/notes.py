@@ -3,96 +3,92 @@ sharded, recomputing all of one microbatch, more threads than cores, one peak fo
 build/mpiexec, the program build/partita."""
 
 import os
-import pathlib
 import shutil
-import subprocess
 import sys
-import tempfile
 
-LAUNCHER, PROGRAM = map(os.path.abspath, sys.argv[1:3])
+from checks import MACHINES, Program, check, ended, refused, run_parts, write
+
+partita = Program(sys.argv[2], sys.argv[1], status=None)
 CORES = len(os.sched_getaffinity(0))
 SMALL = ["--data", "synthetic", "--samples", "32", "--batch", "16", "--no-test", "--epochs", "1", "--kernels", ""]
-failures = []
 
 
-def run(*arguments, ranks=1):
-    launch = [LAUNCHER, "-n", str(ranks)] if ranks > 1 else []
-    return subprocess.run([*launch, PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=False)
+def notes_of(ran):
+    """Returns the notes that were printed."""
+    return [line for line in ran.text.splitlines() if line.startswith("note")]
 
 
-def check(name, holds, result):
-    print(f"{'ok  ' if holds else 'FAIL'} {name}")
-    if not holds:
-        failures.append(name)
-        print(f"status {result.returncode}\n{result.stdout}{result.stderr}")
+def notes_once(name, ran, *parts):
+    """Checks that one note has the first part, and that it has the others too."""
+    notes = [line for line in notes_of(ran) if parts[0] in line]
+    check(name, ran.status == 0 and len(notes) == 1 and all(part in notes[0] for part in parts), ran)
 
 
-def notes_of(result):
-    return [line for line in (result.stdout + result.stderr).splitlines() if line.startswith("note")]
+def silent(name, ran, part):
+    """Checks that a part was not printed."""
+    check(name, ran.status == 0 and part not in ran.out, ran)
 
 
-def notes_once(name, result, *parts):
-    notes = [line for line in notes_of(result) if parts[0] in line]
-    check(name, result.returncode == 0 and len(notes) == 1 and all(part in notes[0] for part in parts), result)
-
-
-with tempfile.TemporaryDirectory() as folder:
-    empty, idle, used = (os.path.join(folder, name) for name in ("empty.toml", "idle.toml", "used.toml"))
-    for path, text in ((empty, ""), (idle, 'grid = "data=2 y=2"\n[[layer]]\nmatch = "*"\noutput = "N@data"\n'),
-                       (used, 'grid = "data=2"\n[[layer]]\nmatch = "*"\noutput = "N@data"\n')):
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+def idle_axes():
+    """Axes over which nothing is sharded."""
+    write("empty.toml", "")
+    write("idle.toml", 'grid = "data=2 y=2"\n[[layer]]\nmatch = "*"\noutput = "N@data"\n')
+    write("used.toml", 'grid = "data=2"\n[[layer]]\nmatch = "*"\noutput = "N@data"\n')
     same = "do the same work"
-    for strategy, ranks, parts in ((["--strategy", empty, "--grid", "data=2"], 2, ("over data,", "groups of 2", '"*: N@data"')),
-                                   (["--strategy", idle], 4, ("over y,", "groups of 2", '"*: N@(data,y)"'))):
-        name = strategy[1].rsplit("/", 1)[1]
-        notes_once(f"explain: {name}", run("explain", *strategy), same, *parts)
-        notes_once(f"train: {name}", run("train", *strategy, *SMALL, ranks=ranks), same, *parts)
-        notes_once(f"compare: {name}", run("compare", *strategy), same, *parts)
+    for strategy, ranks, parts in ((["--strategy", "empty.toml", "--grid", "data=2"], 2,
+                                    ("over data,", "groups of 2", '"*: N@data"')),
+                                   (["--strategy", "idle.toml"], 4, ("over y,", "groups of 2", '"*: N@(data,y)"'))):
+        notes_once(f"explain: {strategy[1]}", partita("explain", *strategy), same, *parts)
+        notes_once(f"train: {strategy[1]}", partita("train", *strategy, *SMALL, ranks=ranks), same, *parts)
+        notes_once(f"compare: {strategy[1]}", partita("compare", *strategy), same, *parts)
     for verb in ("explain", "compare"):
-        result = run(verb, "--strategy", used)
-        check(f"{verb}: nothing to note", result.returncode == 0 and same not in result.stdout, result)
+        silent(f"{verb}: nothing to note", partita(verb, "--strategy", "used.toml"), same)
     # The rule that the note proposes silences it.
-    result = run("explain", "--strategy", idle, "--rule", "*: N@(data,y)")
-    check("the proposed rule uses the axis", result.returncode == 0 and same not in result.stdout, result)
+    silent("the proposed rule", partita("explain", "--strategy", "idle.toml", "--rule", "*: N@(data,y)"), same)
 
-with tempfile.TemporaryDirectory() as folder:
-    path, machine = (os.path.join(folder, name) for name in ("recompute.toml", "machine.toml"))
-    with open(path, "w", encoding="utf-8") as file:
-        file.write('[[layer]]\nmatch = "*"\nrecompute = true\n')
+
+def recomputation():
+    """Recomputing all of one microbatch."""
+    text = '[[layer]]\nmatch = "*"\nrecompute = true\n'
+    write("recompute.toml", text)
     little = "saves little memory"
     for verb in ("explain", "compare"):
-        notes_once(f"{verb}: one microbatch recomputes all", run(verb, "--strategy", path), little, "every other block")
-    with open(path, "a", encoding="utf-8") as file:
-        file.write('[schedule]\nkind = "gpipe"\nmicrobatches = 4\n')
-    result = run("explain", "--strategy", path)
-    check("several microbatches do not", result.returncode == 0 and little not in result.stdout, result)
+        notes_once(f"{verb}: one microbatch recomputes all", partita(verb, "--strategy", "recompute.toml"), little,
+                   "every other block")
+    write("recompute.toml", text + '[schedule]\nkind = "gpipe"\nmicrobatches = 4\n')
+    silent("several microbatches do not", partita("explain", "--strategy", "recompute.toml"), little)
+
+
+def batch_normalization():
+    """Statistics over a part of the samples."""
     part = "over a part of the samples"
     for how in ("local", "ranks=2"):
-        notes_once(f"compare: --batch-norm {how}", run("compare", "--batch-norm", how, "--grid", "a=2 b=2", "--rule", "*: N@(a,b)"), part)
-    result = run("compare", "--batch-norm", "synchronized")
-    check("--batch-norm synchronized", result.returncode == 0 and part not in result.stdout, result)
+        notes_once(f"compare: --batch-norm {how}", partita("compare", "--batch-norm", how, "--grid", "a=2 b=2",
+                                                           "--rule", "*: N@(a,b)"), part)
+    silent("--batch-norm synchronized", partita("compare", "--batch-norm", "synchronized"), part)
     for arguments, message in ((["--model", "vgg16", "--batch-norm", "local"], "has no batch normalization"),
                                (["--batch-norm", "ranks=0"], "write synchronized, local or ranks=N")):
-        result = run("compare", *arguments)
-        check(f"refused: {message}", result.returncode == 2 and message in result.stderr, result)
-    # A machine with one number for the arithmetic of all types.
-    two_cores = pathlib.Path(__file__).resolve().parents[2] / "examples/machines/two-cores.toml"
-    shutil.copy(two_cores, machine)
+        refused("statistics", partita("compare", *arguments), message)
+
+
+def peaks():
+    """A machine with one number for the arithmetic of all types."""
+    shutil.copy(MACHINES / "two-cores.toml", "machine.toml")
     one = "one number for the arithmetic of all types"
-    notes_once("one peak, another type", run("compare", "--machine", machine, "--dtype", "bf16"), one, "used for bf16", "[arithmetic]")
-    result = run("compare", "--machine", machine)
-    check("one peak, f32", result.returncode == 0 and one not in result.stdout, result)
-    result = run("compare", "--machine", two_cores.with_name("dgx-h100.toml"), "--dtype", "bf16")
-    check("a peak for each type", result.returncode == 0 and one not in result.stdout, result)
+    notes_once("one peak, another type", partita("compare", "--machine", "machine.toml", "--dtype", "bf16"), one,
+               "used for bf16", "[arithmetic]")
+    silent("one peak, f32", partita("compare", "--machine", "machine.toml"), one)
+    silent("a peak for each type", partita("compare", "--machine", MACHINES / "dgx-h100.toml", "--dtype", "bf16"), one)
 
-notes_once("more threads than cores", run("train", *SMALL, "--threads", str(CORES + 1)), "--threads", f"only {CORES} core")
-result = run("train", *SMALL, "--threads", str(CORES))
-check("as many threads as cores", result.returncode == 0 and not any("--threads" in note for note in notes_of(result)), result)
-for threads in (8 * CORES + 1, 100000):
-    result = run("train", *SMALL, "--threads", str(threads), ranks=2)
-    lines = [line for line in result.stderr.splitlines() if line.startswith("partita: ")]
-    check(f"{threads} threads are refused", result.returncode == 2 and len(lines) == 1 and f"give {8 * CORES} or less" in lines[0], result)
 
-print(f"{len(failures)} failed")
-sys.exit(1 if failures else 0)
+def threads():
+    """More threads than cores."""
+    notes_once("many threads", partita("train", *SMALL, "--threads", CORES + 1), "--threads", f"only {CORES} core")
+    ran = partita("train", *SMALL, "--threads", CORES)
+    check("as many threads as cores", ran.status == 0 and not any("--threads" in note for note in notes_of(ran)), ran)
+    for number in (8 * CORES + 1, 100000):
+        ended(f"{number} threads are refused", partita("train", *SMALL, "--threads", number, ranks=2), 2,
+              f"give {8 * CORES} or less")
+
+
+run_parts(idle_axes, recomputation, batch_normalization, peaks, threads)

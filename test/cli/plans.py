@@ -1,117 +1,119 @@
 """Tests `plan` as a user runs it: what it prints is what it writes, curves over numbers of ranks, limits and notes.
 Argument: build/partita."""
 
-import json
+import glob
 import os
-import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 
-PROGRAM = os.path.abspath(sys.argv[1])
-MACHINES = pathlib.Path(__file__).resolve().parents[2] / "examples/machines"
-H100 = ["--machine", str(MACHINES / "dgx-h100.toml")]
+from checks import MACHINES, Program, check, read_json, run_parts, write
 
-
-def check(name, holds, shown=""):
-    print(f"{'ok  ' if holds else 'FAIL'} {name}", flush=True)
-    assert holds, shown
+partita = Program(sys.argv[1], timeout=120)
+H100 = ["--machine", MACHINES / "dgx-h100.toml"]
 
 
-def run(verb, *arguments, status=0):
-    result = subprocess.run([PROGRAM, verb, *arguments], capture_output=True, text=True, timeout=120, check=False)
-    assert result.returncode == status, f"{verb} {arguments}: status {result.returncode}\n{result.stdout}{result.stderr}"
-    return result.stdout + result.stderr
-
-
-def read(path):
-    return pathlib.Path(path).read_text(encoding="utf-8")
+def printed(verb, *arguments, status=0):
+    """Runs a verb, and returns all that it printed."""
+    return partita(verb, *arguments, status=status).text
 
 
 def compared(model, path):
     """Returns ms/step, MiB sent and MiB held that compare prints of a strategy."""
-    text = run("compare", *model, "--strategies", path)
+    text = printed("compare", *model, "--strategies", path)
     words = re.search(rf"^{re.escape(path)} +(.*)$", text, re.M)[1].split()
     return words[1], words[-2], words[-1]
 
 
-def printed(text, path):
-    """Returns the same numbers of a line of plan."""
-    words = re.search(rf"{re.escape(path)} +(.*)$", text, re.M)[1].split()
-    return words
+def planned(text, path):
+    """Returns the words of a line of plan."""
+    return re.search(rf"{re.escape(path)} +(.*)$", text, re.M)[1].split()
 
 
-def one(folder):
+def one():
+    """One number of ranks."""
     model = ["--model", "resnet18", "--batch", "64", *H100]
-    text = run("plan", *model, "--ranks", "12", "--best", "3", "--out", "one")
-    for path in sorted(str(each) for each in pathlib.Path(folder).glob("one-*.toml")):
-        path = os.path.basename(path)
-        words = printed(text, path)
+    text = printed("plan", *model, "--ranks", "12", "--best", "3", "--out", "one")
+    for path in sorted(glob.glob("one-*.toml")):
+        words = planned(text, path)
         check(f"{path} costs what was printed", (words[0], words[3], words[2]) == compared(model, path), text)
     rows = {row[0]: float(row[1]) for row in re.findall(r"^(samples[a-z ]*?) {2,}([0-9.]+) ", text, re.M)}
     check("plain strategies of four kinds", len(rows) == 4, text)
-    staged = 'grid = "data=6"\nstages = 2\n[schedule]\nkind = "zb-h1"\nmicrobatches = %d\n[[layer]]\nmatch = "*"\noutput = "N@data"\n'
+    staged = ('grid = "data=6"\nstages = 2\n[schedule]\nkind = "zb-h1"\nmicrobatches = %d\n'
+              '[[layer]]\nmatch = "*"\noutput = "N@data"\n')
     for microbatches in (1, 2, 8):
-        pathlib.Path("hand.toml").write_text(staged % microbatches, encoding="utf-8")
+        write("hand.toml", staged % microbatches)
         by_hand = float(compared(model, "hand.toml")[0])
         check(f"no pipeline of {microbatches} microbatches is faster than the one that is shown",
               rows["samples and stages"] <= by_hand + 5e-4, f"{rows} {by_hand}")
 
 
-def curve(folder):
+def curve():
+    """Several numbers of ranks."""
     model = ["--model", "resnet18", "--batch", "64", *H100]
-    text = run("plan", *model, "--ranks", "1", "4", "8", "--best", "2", "--out", "c")
+    text = printed("plan", *model, "--ranks", "1", "4", "8", "--best", "2", "--out", "c")
     alone = None
     for ranks in (1, 4, 8):
         path = f"c-{ranks}-1.toml"
-        words = printed(text, path)
+        words = planned(text, path)
         check(f"{path} costs what was printed", (words[0], words[4], words[3]) == compared(model, path), text)
         alone = alone or float(words[0])
         check("its efficiency", abs(float(words[1].rstrip("%")) - 100 * alone / float(words[0]) / ranks) <= 0.51, text)
-    check("files of the second-best too", os.path.exists("c-8-2.toml"), os.listdir(folder))
-    text = run("plan", "--model", "mlp", "--widths", "8", "--batch", "4", "--ranks", "2", "4000000", "--out", "m")
-    check("a number of ranks that cannot be is a note", "note     4000000 ranks: the number of ranks is 4000000; it must be" in text, text)
-    text = run("plan", "--model", "mlp", "--ranks", "8", "4", status=2)
+    check("files of the second-best too", os.path.exists("c-8-2.toml"), os.listdir())
+    text = printed("plan", "--model", "mlp", "--widths", "8", "--batch", "4", "--ranks", "2", "4000000", "--out", "m")
+    check("a number of ranks that cannot be is a note",
+          "note     4000000 ranks: the number of ranks is 4000000; it must be" in text, text)
+    text = printed("plan", "--model", "mlp", "--ranks", "8", "4", status=2)
     check("numbers ascend", "--ranks 8 4: write each number once, in ascending order" in text, text)
-    text = run("plan", "--model", "mlp", "--ranks", "4", "8", "--why-not", "*: N C", status=2)
-    check("one strategy for --why-not", "--why-not prices one strategy, so it needs one number of --ranks" in text, text)
-    pathlib.Path("plan-8-1.toml").write_text("", encoding="utf-8")
-    text = run("plan", "--model", "mlp", "--ranks", "4", "8", status=2)
-    check("no file is replaced that was not named", "plan-8-1.toml exists; give another prefix with --out PREFIX" in text, text)
+    text = printed("plan", "--model", "mlp", "--ranks", "4", "8", "--why-not", "*: N C", status=2)
+    check("strategies and --why-not", "--why-not prices one strategy, so it needs one number of --ranks" in text, text)
+    write("plan-8-1.toml", "")
+    text = printed("plan", "--model", "mlp", "--ranks", "4", "8", status=2)
+    check("no file is replaced that was not named", "plan-8-1.toml exists; give another prefix with --out PREFIX" in
+          text, text)
     check("and none is written", not os.path.exists("plan-4-1.toml"))
 
 
 def limits():
+    """Limits of time, and strategies that change statistics."""
     model = ["--model", "resnet18", "--batch", "64", *H100]
-    text = run("plan", *model, "--ranks", "16", "--best", "1", "--out", "t", "--time-limit", "1e-6")
-    check("what a limit of time left out", re.search(r"note     --time-limit 1e-06: the search ended early; \d+ candidates not examined, "
-                                                    r"of at least [0-9.]+ ms by estimate; groups of layers of 1 strategy may have faster layouts", text), text)
-    check("and no search goes on after it", re.search(r"samples and stages +-  --time-limit left no time to search it", text), text)
-    check("no limit, no note", "time-limit" not in run("plan", *model, "--ranks", "2", "--best", "1", "--out", "t"))
-    check("a negative limit", "--time-limit -1: it must be 0" in run("plan", *model, "--ranks", "2", "--time-limit", "-1", status=2))
-    small = ["--model", "resnet18", "--batch", "64", "--size", "64", *H100, "--ranks", "2", "--best", "3", "--memory-limit", "120MiB"]
-    text = run("plan", *small, "--out", "k")
+    text = printed("plan", *model, "--ranks", "16", "--best", "1", "--out", "t", "--time-limit", "1e-6")
+    check("what a limit of time left out", re.search(r"note     --time-limit 1e-06: the search ended early; \d+ "
+                                                     "candidates not examined, "
+                                                     "of at least [0-9.]+ ms by estimate; groups of layers of 1 "
+                                                     "strategy may have faster layouts", text), text)
+    check("and no search goes on after it", re.search(r"samples and stages +-  --time-limit left no time to search it",
+                                                      text), text)
+    check("no limit, no note", "time-limit" not in printed("plan", *model, "--ranks", "2", "--best", "1", "--out", "t"))
+    check("a negative limit", "--time-limit -1: it must be 0" in printed("plan", *model, "--ranks", "2", "--time-limit",
+                                                                         "-1", status=2))
+    small = ["--model", "resnet18", "--batch", "64", "--size", "64", *H100, "--ranks", "2", "--best", "3",
+             "--memory-limit", "120MiB"]
+    text = printed("plan", *small, "--out", "k")
     changes = "batch normalization computes its statistics for each of the"
-    check("plans say that they change statistics", changes in text and "--keep-batch-norm leaves such strategies out" in text, text)
-    text = run("plan", *small, "--out", "k", "--keep-batch-norm")
-    check("with --keep-batch-norm none of the strategies does", changes not in text and "microbatches" not in text.split("beside")[0], text)
-    text = run("plan", *model, "--ranks", "2", "--keep-batch-norm", "--batch-norm", "local", status=2)
-    check("statistics that strategies always change", "--keep-batch-norm: layer 'bn_conv1' computes its statistics over a part" in text, text)
+    check("plans say that they change statistics", changes in text and
+          "--keep-batch-norm leaves such strategies out" in text, text)
+    text = printed("plan", *small, "--out", "k", "--keep-batch-norm")
+    check("with --keep-batch-norm none of the strategies does", changes not in text and
+          "microbatches" not in text.split("beside")[0], text)
+    text = printed("plan", *model, "--ranks", "2", "--keep-batch-norm", "--batch-norm", "local", status=2)
+    check("statistics that strategies always change",
+          "--keep-batch-norm: layer 'bn_conv1' computes its statistics over a part" in text, text)
 
 
 def causes():
     """Single causes cost what the parts of their layers add up to."""
     def of(*words, grid="data=64", rule="*: N@data", batch="512"):
+        """Returns the causes of a case with their seconds, the row of compare and the layers of explain."""
         case = [*words, "--batch", batch, *H100, "--grid", grid, "--rule", rule]
-        text = run("compare", *case, "--json", "c.json")
-        run("explain", *case, "--json", "e.json")
-        row, layers = json.loads(read("c.json"))["strategies"][0], json.loads(read("e.json"))["layers"]
+        text = printed("compare", *case, "--json", "c.json")
+        printed("explain", *case, "--json", "e.json")
+        row, layers = read_json("c.json")["strategies"][0], read_json("e.json")["layers"]
         for cause in row.get("causes", []):
             check(f"{cause['what']} is printed", f"{cause['what']} {1e3 * cause['seconds']:.3f} ms" in text, text)
         return {each["what"]: each["seconds"] for each in row.get("causes", [])}, row, layers
 
     def near(found, expected):
+        """Returns whether a cause costs what is expected."""
         return found is not None and abs(found - expected) < 1e-9 * expected
 
     for how, name in (("synchronized", "synchronized batch normalization of 53 layers"),
@@ -119,20 +121,17 @@ def causes():
         found, row, layers = of("--model", "resnet50", "--batch-norm", how)
         sums = sum(each["cost"]["communication"] for each in layers if each["kind"] == "batch_norm")
         check(f"{name} cost what they communicate", near(found.get(name), sums) and sums > 0.05 * row["seconds"], found)
-        check("the gradients are those of the table", any(what.startswith("sums of gradients (") and near(seconds, row["parts"]["gradients"])
-                                                         for what, seconds in found.items()), found)
+        check("the gradients are those of the table", any(what.startswith("sums of gradients (") and
+                                                          near(seconds, row["parts"]["gradients"])
+                                                          for what, seconds in found.items()), found)
     found, row, layers = of("--model", "vgg16", grid="y=8", rule="*: H@y", batch="8")
     first = layers[1]["cost"]["communication"]
-    check("the halo of one layer", near(found.get(f"halos of {layers[1]['name']}"), first) or first < 0.05 * row["seconds"], (found, first))
+    check("the halo of one layer", near(found.get(f"halos of {layers[1]['name']}"), first) or
+          first < 0.05 * row["seconds"], (found, first))
     found, row, _ = of("--model", "vgg16", grid="data=32", batch="24")
     check("ranks without samples", near(found.get("8 of 32 ranks without samples"), row["seconds"] / 4), found)
     found, *_ = of("--model", "lenet5", grid="data=1", batch="64")
     check("one rank has no causes", not found, found)
 
 
-with tempfile.TemporaryDirectory() as scratch:
-    os.chdir(scratch)
-    one(scratch)
-    curve(scratch)
-    limits()
-    causes()
+run_parts(one, curve, limits, causes)

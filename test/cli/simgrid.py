@@ -2,20 +2,18 @@
 long as the price says. Argument: build/partita. With PARTITA_LONG in the environment also the large cases. Needs
 smpirun (libsimgrid-dev)."""
 
-import json
 import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 
-PROGRAM = os.path.abspath(sys.argv[1])
+from checks import MACHINES, Program, check, read, read_json, refused, run_parts, write
+
+partita = Program(sys.argv[1], timeout=300)
 LONG = "PARTITA_LONG" in os.environ
-MACHINES = pathlib.Path(__file__).resolve().parents[2] / "examples/machines"
-H100 = (MACHINES / "dgx-h100.toml").read_text(encoding="utf-8")
-ABCI = (MACHINES / "abci.toml").read_text(encoding="utf-8")
+H100 = read(MACHINES / "dgx-h100.toml")
+ABCI = read(MACHINES / "abci.toml")
 ONE_LINK = re.sub(r"(?m)^links .*", 'links = { links = 1, from = "test" }', H100)
 HALF_BUSY = re.sub(r"(?m)^fan-out .*", 'fan-out = { ratio = 2, from = "test" }', H100)
 assert ONE_LINK != H100 != HALF_BUSY
@@ -35,6 +33,7 @@ output = "N@data"
 
 
 def on(grid, *rules):
+    """The options for a grid and rules."""
     return ["--grid", grid, *(word for rule in rules for word in ("--rule", rule))]
 
 
@@ -76,38 +75,36 @@ CASES = [
 ABOVE_10 = {"products and four sums over racks": 0.2, "halos on one link": 0.12}
 
 
-def check(name, holds, shown=""):
-    print(f"{'ok  ' if holds else 'FAIL'} {name}", flush=True)
-    assert holds, shown
-
-
-def simulate(folder, machine, arguments, status=0, environment=None):
+def simulate(machine, arguments, status=0, variables=None):
     """Returns the results in JSON, and the text."""
-    path = folder / "machine.toml"
-    path.write_text(machine, encoding="utf-8")
     words = [*arguments]
     if "--strategy" in words:  # stages compute, since transfers go on behind that; other cases only communicate
-        kind = words[words.index("--strategy") + 1]
-        strategy = folder / f"{kind}.toml"
-        strategy.write_text(PIPELINE.format(kind), encoding="utf-8")
-        words[words.index("--strategy") + 1] = str(strategy)
+        at = words.index("--strategy") + 1
+        words[at] = write(f"{words[at]}.toml", PIPELINE.format(words[at]))
     else:
         words += ["--scale-compute", "0.001"]
-    results = folder / "results.json"
-    ran = subprocess.run([PROGRAM, "simulate", "--machine", path, "--out", folder / "replay", "--json", results, *words],
-                         capture_output=True, text=True, timeout=300, check=False, env=environment)
-    assert ran.returncode == status, f"{words}: status {ran.returncode}\n{ran.stdout}{ran.stderr}"
-    return (json.loads(results.read_text(encoding="utf-8")) if status == 0 else None), ran.stdout + ran.stderr
+    ran = partita("simulate", "--machine", write("machine.toml", machine), "--out", "replay", "--json", "results.json",
+                  *words, status=status, variables=variables)
+    return (read_json("results.json") if status == 0 else None), ran.text
 
 
-def prices_hold(folder):
+def smpirun(text):
+    """Writes a program that takes the place of smpirun. Returns the variables with which it is found."""
+    os.makedirs("programs", exist_ok=True)
+    pathlib.Path(write("programs/smpirun", f"#!/bin/sh\n{text}\n")).chmod(0o755)
+    return {"PATH": f"{os.getcwd()}/programs:{os.environ['PATH']}"}
+
+
+def prices_hold():
+    """Simulations take as long as the prices say."""
     for name, machine, arguments, large in CASES:
         if large and not LONG:
             continue
-        content, text = simulate(folder, machine, arguments)
+        content, text = simulate(machine, arguments)
         off = content["simulated"] / content["predicted"] - 1
         most = ABOVE_10.get(name, 0.1)
-        check(f"{name}: {content['ranks']} ranks, {content['predicted'] * 1e3:.3f} ms, simulated {off:+.1%}", abs(off) <= most, text)
+        check(f"{name}: {content['ranks']} ranks, {content['predicted'] * 1e3:.3f} ms, simulated {off:+.1%}",
+              abs(off) <= most, text)
 
 
 ONE_NODE = """name = "test"
@@ -116,91 +113,81 @@ memory-bandwidth = { "TB/s" = 100, from = "test" }
 kernel = { ns = 1, from = "test" }
 arithmetic = { "Tflop/s" = 100000, from = "test" }
 efficiency.others = { Gflop = [1], share = [1], from = "test" }
-level = [{ name = "node", latency = { ns = 1, from = "test" }, bandwidth = { "GB/s" = 4, from = "test" }, overlap = { share = 0, from = "test" } }]
+[[level]]
+name = "node"
+latency = { ns = 1, from = "test" }
+bandwidth = { "GB/s" = 4, from = "test" }
+overlap = { share = 0, from = "test" }
 """
 
 
-def sums_of_stages(folder):
+def sums_of_stages():
     """Sums of gradients that take as long as the step: the last backward sends before it sums."""
-    strategy = folder / "once.toml"
     for kind in ("1f1b", "gpipe", "zb-h1"):
-        text = PIPELINE.format(kind).replace("data=2", "data=16").replace("stages = 8", "stages = 2").replace("microbatches = 32", "microbatches = 1")
-        strategy.write_text(text, encoding="utf-8")
-        results = folder / "results.json"
-        subprocess.run([PROGRAM, "simulate", "--machine", MACHINES / "dgx-h100.toml", "--out", folder / "replay", "--json", results, "--strategy", strategy,
-                        "--model", "vgg16", "--batch", "128"], capture_output=True, timeout=300, check=True)
-        content = json.loads(results.read_text(encoding="utf-8"))
+        text = PIPELINE.format(kind).replace("data=2", "data=16").replace("stages = 8",
+                                                                          "stages = 2").replace("microbatches = 32",
+                                                                                                "microbatches = 1")
+        partita("simulate", "--machine", MACHINES / "dgx-h100.toml", "--out", "replay", "--json", "results.json",
+                "--strategy", write("once.toml", text), "--model", "vgg16", "--batch", "128")
+        content = read_json("results.json")
         off = content["simulated"] / content["predicted"] - 1
         check(f"sums of two stages, {kind}: simulated {off:+.1%}", abs(off) < 0.01, content)
 
 
-def large_messages(folder):
+def large_messages():
     """Messages of more than 2^31 - 1 bytes take bytes / bandwidth. Only communication takes time on this machine."""
     for width in (8192, 32768, 40000):  # messages of 0.3, 4 and 6 GiB
         layers = f"--model mlp --channels 1 --size 1 --classes 1 --widths {width} {width} --batch 2 --dtype f64".split()
-        content, text = simulate(folder, ONE_NODE, layers + on("data=2", "*: N@data"))
+        content, text = simulate(ONE_NODE, layers + on("data=2", "*: N@data"))
         weights = width * width + 4 * width + 1
         right = 8 * weights / 4e9  # a ring of two: each rank sends half of the bytes, twice
         check(f"a sum of {weights * 8 / 2**30:.1f} GiB takes {content['simulated']:.4f} s, right: {right:.4f} s",
               abs(content["simulated"] / right - 1) < 1e-3, text)
 
 
-def a_large_difference_is_noted(folder):
+def a_large_difference_is_noted():
     """A replacement of smpirun that prints a wrong time."""
-    programs = folder / "wrong"
-    programs.mkdir()
-    (programs / "smpirun").write_text("#!/bin/sh\necho 'Simulated time: 9e15 seconds.'\n", encoding="utf-8")
-    (programs / "smpirun").chmod(0o755)
     words = MLP + on("data=2", "*: N@data")
-    _, text = simulate(folder, H100, words, environment={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"})
+    _, text = simulate(H100, words, variables=smpirun("echo 'Simulated time: 9e15 seconds.'"))
     check("a wrong simulation is noted", "note: the simulation and the price differ by a factor of" in text, text)
-    _, text = simulate(folder, H100, words)
+    _, text = simulate(H100, words)
     check("a right one is not", "note:" not in text, text)
 
 
-def levels_alike(folder):
+def levels_alike():
     """The cause of what is above 10 % is removed: the narrow network above the racks."""
     if not LONG:
         return
     alike = re.sub(r"(?m)^fan-out .*", 'fan-out = { ratio = 1, from = "test" }', ABCI)
-    content, text = simulate(folder, alike, VGG + on("data=64 c=4", "*: N@data C@c"))
+    content, text = simulate(alike, VGG + on("data=64 c=4", "*: N@data C@c"))
     off = content["simulated"] / content["predicted"] - 1
     check(f"without the thinner network above the racks: {off:+.1%}", abs(off) <= 0.1, text)
 
 
-def a_wrong_machine_is_noticed(folder):
+def a_wrong_machine_is_noticed():
     """The cases can fail: with one link instead of eight, the simulation is far from the price of eight."""
-    eight, _ = simulate(folder, H100, VGG + on("data=16", "*: N@data"))
-    one, _ = simulate(folder, ONE_LINK, VGG + on("data=16", "*: N@data"))
+    eight, _ = simulate(H100, VGG + on("data=16", "*: N@data"))
+    one, _ = simulate(ONE_LINK, VGG + on("data=16", "*: N@data"))
     check("one link takes longer", one["simulated"] > 1.5 * eight["predicted"], (one, eight))
 
 
-def without_simgrid(folder):
+def without_simgrid():
     """Without smpirun, the files are written, and the command to run is printed."""
-    empty = folder / "no-programs"
-    empty.mkdir()
-    content, text = simulate(folder, H100, MLP + on("data=2", "*: N@data"), environment={**os.environ, "PATH": str(empty)})
+    os.mkdir("no-programs")
+    content, text = simulate(H100, MLP + on("data=2", "*: N@data"), variables={"PATH": os.path.abspath("no-programs")})
     check("no smpirun", content["simulated"] is None and "smpirun -np 2" in text and "libsimgrid-dev" in text, text)
 
 
-def errors(folder):
-    occupied = folder / "file"
-    occupied.write_text("", encoding="utf-8")
-    ran = subprocess.run([PROGRAM, "simulate", "--out", occupied], capture_output=True, text=True, check=False)
-    check("a file in the folder's place", ran.returncode == 2 and "the folder cannot be made" in ran.stderr, ran.stderr)
-    _, text = simulate(folder, H100, MLP + on("data=2048", "*: N@data"), status=2)
+def errors():
+    """A folder that cannot be made, too many ranks, and a simulation that fails."""
+    write("file", "")
+    refused("a file in the folder's place", partita("simulate", "--out", "file", status=2), "the folder cannot be made")
+    _, text = simulate(H100, MLP + on("data=2048", "*: N@data"), status=2)
     check("too many ranks", "takes at most 1024" in text, text)
-    broken = folder / "bin"
-    broken.mkdir()
-    (broken / "smpirun").write_text("#!/bin/sh\necho boom >&2\nexit 3\n", encoding="utf-8")
-    (broken / "smpirun").chmod(0o755)
-    path = f"{broken}:{os.environ['PATH']}"
-    _, text = simulate(folder, H100, MLP + on("data=2", "*: N@data"), status=3, environment={**os.environ, "PATH": path})
+    _, text = simulate(H100, MLP + on("data=2", "*: N@data"), status=3, variables=smpirun("echo boom >&2\nexit 3"))
     check("smpirun fails", "smpirun ended with status 3" in text and "boom" in text, text)
 
 
 assert shutil.which("smpirun"), "this test needs smpirun; on Debian: apt-get install libsimgrid-dev"
-with tempfile.TemporaryDirectory() as name:
-    for test in (without_simgrid, errors, large_messages, a_large_difference_is_noted, a_wrong_machine_is_noticed, prices_hold, sums_of_stages,
-                 levels_alike):
-        test(pathlib.Path(name))
+run_parts(without_simgrid, errors, large_messages, a_large_difference_is_noted, a_wrong_machine_is_noticed, prices_hold,
+          sums_of_stages, levels_alike)

@@ -14,23 +14,27 @@ from dockerfile import ROOT
 FOLDER = pathlib.Path(sys.argv[1]).resolve() / "chroot"
 
 
-def run(*command, **options):
+def perform(*command, **options):
+    """Prints a command and runs it, with its output."""
     print("$", shlex.join(map(str, command)), flush=True)
     subprocess.run([str(word) for word in command], check=True, stdin=subprocess.DEVNULL, **options)
 
 
 def inside(command, user="root"):
     """Runs a shell command in the new system, with its own /proc, /dev/shm and mounts."""
-    script = (f"mount -t proc proc {FOLDER}/proc && mkdir -p {FOLDER}/dev/shm && mount -t tmpfs tmpfs {FOLDER}/dev/shm && "
-              f"chmod 1777 {FOLDER}/dev/shm && exec chroot --userspec={user} {FOLDER} /bin/sh -c {shlex.quote(command)}")
-    run("unshare", "--mount", "--pid", "--fork", "sh", "-c", script, env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"})
+    script = (f"mount -t proc proc {FOLDER}/proc && mkdir -p {FOLDER}/dev/shm && mount -t tmpfs tmpfs "
+              f"{FOLDER}/dev/shm && "
+              f"chmod 1777 {FOLDER}/dev/shm && exec chroot --userspec={user} {FOLDER} /bin/sh -c "
+              f"{shlex.quote(command)}")
+    perform("unshare", "--mount", "--pid", "--fork", "sh", "-c", script,
+            env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"})
 
 
 def make_system():
     """What FROM gives. Docker gives a container the host's resolver."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    run("debootstrap", "--variant=minbase", "bookworm", FOLDER)
+    perform("debootstrap", "--variant=minbase", "bookworm", FOLDER)
     shutil.copy("/etc/resolv.conf", FOLDER / "etc/resolv.conf")
 
 
@@ -44,6 +48,7 @@ def copy_project(target):
 
 
 def steps():
+    """The steps of the Dockerfile as functions, and a training."""
     user, folder = "root", "/"
     for name, argument in dockerfile.steps():
         if name == "FROM":
@@ -57,7 +62,8 @@ def steps():
             user = argument
         elif name == "WORKDIR":
             folder = argument
-    train = "partita-mpiexec -n 2 partita train --data fashion-mnist --model lenet5 --size 28 --channels 1 --steps 5 --no-test"
+    train = ("partita-mpiexec -n 2 partita train --data fashion-mnist --model lenet5 --size 28 --channels 1 "
+             "--steps 5 --no-test")
     yield lambda: inside(f"cd {folder} && HOME={folder} {train} && partita --help >/dev/null", user)
 
 

@@ -27,6 +27,7 @@ def meson_options(words):
 
 
 def check_dockerfile():
+    """Compares the Dockerfile with test/setup.sh and meson_options.txt."""
     steps = dockerfile.steps()
     assert steps[0] == ("FROM", "debian:12"), steps[0]
     install = next(argument for name, argument in steps if name == "RUN" and "apt-get install" in argument)
@@ -45,6 +46,7 @@ class Spec:
         self.holds = holds
 
     def satisfies(self, text):
+        """Returns whether the spec is of a kind."""
         return text in self.holds
 
 
@@ -53,15 +55,18 @@ def run_recipe():
     calls = {}
 
     def directive(name, settings):
+        """Returns a function that records the calls of a directive."""
         def call(*arguments, **given):
+            """Records a call."""
             assert set(given) <= settings, f"{name} has no {set(given) - settings}"
             calls.setdefault(name, []).append((arguments, given))
         return call
 
     package = types.ModuleType("spack.package")
     package.MesonPackage = type("MesonPackage", (), {})
-    for name, settings in {"version": {"sha256", "branch", "tag"}, "variant": {"default", "description", "values", "when"},
-                           "depends_on": {"type", "when"}, "conflicts": {"msg", "when"}, "license": {"checked_by"}}.items():
+    for name, settings in {"version": {"sha256", "branch", "tag"},
+                           "variant": {"default", "description", "values", "when"}, "depends_on": {"type", "when"},
+                           "conflicts": {"msg", "when"}, "license": {"checked_by"}}.items():
         setattr(package, name, directive(name, settings))
     sys.modules.update({"spack": types.ModuleType("spack"), "spack.package": package})
     path = ROOT / "examples/deploy/spack/packages/partita/package.py"
@@ -71,6 +76,7 @@ def run_recipe():
 
 
 def check_spack():
+    """Compares the Spack recipe with meson.build and meson_options.txt."""
     recipe, calls = run_recipe()
     version = re.search(r"^  version: '([\d.]+)'", MESON, re.M)[1]
     assert calls["version"] == [((version,), {})], calls["version"]

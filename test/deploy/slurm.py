@@ -13,6 +13,9 @@ import sys
 import tempfile
 import time
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
+from checks import Program, check, ended, finish, run  # pylint: disable=wrong-import-position
+
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 HOST = socket.gethostname()
 CONFIGURATION = """
@@ -56,7 +59,8 @@ class Cluster:
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o400)
         self.start("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder}/munge.socket",
-                   f"--pid-file={self.folder}/munge.pid", f"--log-file={self.folder}/munge.log", f"--seed-file={self.folder}/munge.seed")
+                   f"--pid-file={self.folder}/munge.pid", f"--log-file={self.folder}/munge.log",
+                   f"--seed-file={self.folder}/munge.seed")
         self.wait(lambda: (self.folder / "munge.socket").exists(), "munged")
         self.start("slurmctld", "-D")
         for node in ("n1", "n2"):
@@ -75,14 +79,17 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, *command):
+        """Starts a daemon, whose output goes to a log."""
         log = (self.folder / f"{command[0]}.out").open("a")
         self.daemons.append(subprocess.Popen(command, env=self.environment, stdout=log, stderr=log))
 
     def idle_nodes(self):
-        found = subprocess.run(["sinfo", "--noheader", "--Node", "--format=%T"], env=self.environment, capture_output=True, text=True)
-        return found.stdout.split().count("idle")
+        """Returns the number of nodes that wait for work."""
+        return run("sinfo", "--noheader", "--Node", "--format=%T", env=self.environment,
+                   status=None).out.split().count("idle")
 
     def wait(self, holds, what):
+        """Waits until something holds, or ends the script."""
         for _ in range(300):
             if holds():
                 return
@@ -90,30 +97,25 @@ class Cluster:
         logs = "\n".join(f"{log.name}: {log.read_text()[-500:]}" for log in sorted(self.folder.glob("*.[lo][ou][gt]")))
         raise SystemExit(f"Slurm does not start: there is no sign of {what}\n{logs}")
 
-    def run(self, *arguments):
+    def srun(self, *arguments):
         """Runs the program as two processes, one a node."""
-        command = ["srun", "--mpi=pmi2", "-N2", "-n2", "--time=5", BUILD / "partita", *arguments]
-        return subprocess.run(command, env={**self.environment, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=200)
-
-
-def check(name, holds, shown):
-    print(("ok   " if holds else "FAIL ") + name, flush=True)
-    assert holds, shown
+        before = ["srun", "--mpi=pmi2", "-N2", "-n2", "--time=5"]
+        return partita(*arguments, before=before, env={**self.environment, "OMP_NUM_THREADS": "1"})
 
 
 def losses(text):
+    """Returns the losses that train printed."""
     return re.findall(r"loss +([0-9.e+-]+)", text)
 
 
-TRAIN = ["train", "--model", "lenet5", "--data", "synthetic", "--dtype", "f64", "--batch", "16", "--steps", "3", "--no-test"]
+TRAIN = ["train", "--model", "lenet5", "--data", "synthetic", "--dtype", "f64", "--batch", "16", "--steps", "3",
+         "--no-test"]
+partita = Program(BUILD / "partita", BUILD / "mpiexec", status=None, timeout=200)
 with Cluster() as cluster:
-    done = cluster.run(*TRAIN)
-    direct = subprocess.run([BUILD / "mpiexec", "-n", "2", BUILD / "partita", *TRAIN], capture_output=True, text=True, timeout=200)
-    check("a job of two processes trains under srun", done.returncode == 0 and direct.returncode == 0, (done, direct))
-    check("as it does under mpiexec", losses(done.stdout) == losses(direct.stdout) != [], (done.stdout, direct.stdout))
+    done, direct = cluster.srun(*TRAIN), partita(*TRAIN, ranks=2)
+    check("a job of two processes trains under srun", done.status == 0 and direct.status == 0, (done, direct))
+    check("as it does under mpiexec", losses(done.out) == losses(direct.out) != [], (done.out, direct.out))
     for options in (["--device", "cuda", "--transport", "nccl"], ["--device", "cuda:3"]):
-        refused = cluster.run(*TRAIN, *options)
-        lines = [line for line in refused.stderr.splitlines() if line.startswith("partita:")]
-        check(f"{' '.join(options)} without a card ends with one message", len(lines) == 1, refused)
-        check("and exit status 2", refused.returncode == 2, refused)
-print("jobs start under Slurm")
+        ended(f"{' '.join(options)} without a card ends with one message and exit status 2",
+              cluster.srun(*TRAIN, *options), 2)
+finish()

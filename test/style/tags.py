@@ -1,4 +1,4 @@
-"""The functions of our C++ files as Universal Ctags finds them."""
+"""The functions and other names of our C++ files as Universal Ctags finds them."""
 
 import json
 import subprocess
@@ -6,9 +6,10 @@ import subprocess
 import sources
 
 
-def read(ctags, paths):
-    """One dict a function or prototype: name, path, line, end, kind, scope, signature and so on."""
-    run = subprocess.run([ctags, "--output-format=json", "--fields=+neKS", "--kinds-C++=fp", "--language-force=C++", "-L", "-",
-                          "-f", "-"], input="\n".join(map(sources.name, paths)), capture_output=True, text=True,
+def read(ctags, paths, kinds="fp"):
+    """One dict a name of these kinds, functions and prototypes by default: name, path, line, end, kind, scope, signature
+    and so on."""
+    run = subprocess.run([ctags, "--output-format=json", "--fields=+neKS", f"--kinds-C++={kinds}", "--language-force=C++",
+                          "-L", "-", "-f", "-"], input="\n".join(map(sources.name, paths)), capture_output=True, text=True,
                          cwd=sources.ROOT, check=True)
     return [json.loads(line) for line in run.stdout.splitlines()]

@@ -153,7 +153,7 @@ class RunFailed : public AgreedError {
 };
 
 /// Calls f on every rank. If f throws an exception on some ranks, every rank throws AgreedError with the message of the
-/// lowest of them (message_of_exception). A rank whose device or transport fails throws what f throws.
+/// lowest of them. A rank whose device or transport fails throws what f throws.
 /// Collective: every rank of `comm` calls it.
 /// @pre f does not communicate.
 void agree_or_throw(Communicator& comm, const std::function<void()>& f);

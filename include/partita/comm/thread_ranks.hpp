@@ -18,10 +18,10 @@ class WaitedTooLong : public CommunicationError {
   using CommunicationError::CommunicationError;
 };
 
-/// Runs `body` on `ranks` threads of this process, for users who want several ranks without MPI. It differs from
-/// run_threads(), which is for tests: sums and boxes travel through memory that the ranks share, as between MPI ranks
-/// of one node. So results, memory and traffic are those of MPI ranks, bit for bit. Waits have limits.
-/// If ranks throw, this rethrows as run_threads() does. Throws Error if the system cannot start so many threads.
+/// Runs `body` on `ranks` threads of this process, for users who want several ranks without MPI. Sums and boxes travel
+/// through memory that the ranks share, as between MPI ranks of one node. So results, memory and traffic are those of
+/// MPI ranks, bit for bit. Waits have limits. If ranks throw, this rethrows the exception of the lowest rank that
+/// failed by itself, not because of another rank. Throws Error if the system cannot start so many threads.
 void run_thread_ranks(int ranks, const WaitLimits& limits, const std::function<void(Communicator&)>& body);
 
 }  // namespace partita

@@ -89,7 +89,7 @@ class Model {
   /// label per spatial position.
   Value softmax_cross_entropy(const std::string& name, const Value& x);
   /// A loss that measures the overlap of labels and predictions, for rare classes: 1 - the mean over samples and
-  /// channels of (2 sum p g + 1)/(sum p + sum g + 1), see DiceOperator. Inputs as in softmax_cross_entropy.
+  /// channels of (2 sum p g + 1)/(sum p + sum g + 1), with p = softmax(x), g = 1 in the label's channel, else 0.
   Value softmax_dice(const std::string& name, const Value& x);
   /// Regression losses: the target has the shape of x.
   Value mean_squared_error(const std::string& name, const Value& x);

@@ -80,7 +80,7 @@ struct Kernel {
   dnnl::algorithm algorithm = dnnl::algorithm::convolution_direct;
 };
 Kernel nhwc(const ConvProblem& p) { return {channels_last(p)}; }
-constexpr Kernel blocked{Tag::any}, winograd{Tag::any, dnnl::algorithm::convolution_winograd};
+constexpr Kernel blocked_kernel{Tag::any}, winograd_kernel{Tag::any, dnnl::algorithm::convolution_winograd};
 
 /// Extra rows and columns around dx, which are computed and then discarded. oneDNN 2.6's Winograd kernel accepts no
 /// padding above 1, but inner ranks have more if rows or columns are sharded. Its backward pass also takes the padding
@@ -88,7 +88,7 @@ constexpr Kernel blocked{Tag::any}, winograd{Tag::any, dnnl::algorithm::convolut
 struct Margin {
   Index above = 0, below = 0, left = 0, right = 0;
   Margin(const ConvProblem& p, const Kernel& kernel) {
-    if (p.pass != ConvPass::backward_data || kernel.algorithm != winograd.algorithm) return;
+    if (p.pass != ConvPass::backward_data || kernel.algorithm != winograd_kernel.algorithm) return;
     constexpr Index most = 1;
     const auto &rows = p.sides[1], &columns = p.sides[2];
     const Index both = std::min({rows.pad_lo, rows.pad_hi, most});
@@ -298,7 +298,7 @@ bool has_fast_nhwc(const ConvProblem& problem) {
 }
 bool has_winograd(const ConvProblem& problem) {
   constexpr std::size_t most = std::size_t{1} << 30;
-  const auto [name, room] = found(problem, winograd);
+  const auto [name, room] = found(problem, winograd_kernel);
   return !name.empty() && room <= most;
 }
 
@@ -306,10 +306,10 @@ std::unique_ptr<OneDnnConv> make_nhwc_conv(const ConvProblem& problem) {
   return std::make_unique<Primitive>(problem, nhwc(problem));
 }
 std::unique_ptr<OneDnnConv> make_blocked_conv(const ConvProblem& problem) {
-  return std::make_unique<Primitive>(problem, blocked);
+  return std::make_unique<Primitive>(problem, blocked_kernel);
 }
 std::unique_ptr<OneDnnConv> make_winograd_conv(const ConvProblem& problem) {
-  return std::make_unique<Primitive>(problem, winograd);
+  return std::make_unique<Primitive>(problem, winograd_kernel);
 }
 
 }  // namespace partita

@@ -254,6 +254,7 @@ class MpiCommunicator : public Communicator {
 
  private:
   MPI_Comm comm_;
+
   // Collectives of more elements than MPI counts: one broadcast or reduction for each piece of each block. All
   // ranks cut in the same way, because they have the same counts.
 

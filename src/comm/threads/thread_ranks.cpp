@@ -72,10 +72,10 @@ class ThreadRank : public Meanwhile {
   NodeWait::Memory node_;
 };
 
-class SharedRequest : public Request::State {
+class SharedThreadRequest : public Request::State {
  public:
-  SharedRequest(std::shared_ptr<ThreadRank> me, std::shared_ptr<SharedMemory> shared, std::vector<int> members,
-                std::shared_ptr<const SharedOperation> operation)
+  SharedThreadRequest(std::shared_ptr<ThreadRank> me, std::shared_ptr<SharedMemory> shared, std::vector<int> members,
+                      std::shared_ptr<const SharedOperation> operation)
       : me_(std::move(me)),
         shared_(std::move(shared)),
         members_(std::move(members)),
@@ -159,7 +159,7 @@ class ThreadRanks : public Communicator {
 
  private:
   Request request(std::shared_ptr<const SharedOperation> operation) const {
-    return Request(std::make_unique<SharedRequest>(me_, shared_, members_, std::move(operation)));
+    return Request(std::make_unique<SharedThreadRequest>(me_, shared_, members_, std::move(operation)));
   }
 
   std::shared_ptr<ThreadRank> me_;

@@ -10,7 +10,7 @@ namespace partita {
 
 namespace {
 
-std::map<std::string, DatasetFactory>& factories() {
+std::map<std::string, DatasetFactory>& dataset_factories() {
   static std::map<std::string, DatasetFactory> table{
       {"fashion-mnist", open_fashion_mnist},
       {"hdf5", [](const std::string& folder, bool training) {
@@ -56,19 +56,19 @@ std::string Dataset::label_beyond(Index) const { return ""; }
 void register_dataset(const std::string& name, DatasetFactory factory) {
   if (!factory)
     fail("register_dataset(\"{}\", ...): the factory is empty; give it a function that opens the data set", name);
-  if (name == "synthetic" || !factories().emplace(name, std::move(factory)).second)
+  if (name == "synthetic" || !dataset_factories().emplace(name, std::move(factory)).second)
     fail("register_dataset(\"{}\", ...): a data set of this name exists already; choose another name", name);
 }
 
 std::unique_ptr<Dataset> open_dataset(const std::string& name, const std::string& folder, bool training) {
-  if (const auto found = factories().find(name); found != factories().end()) {
+  if (const auto found = dataset_factories().find(name); found != dataset_factories().end()) {
     auto data = found->second(folder, training);
     if (data == nullptr) fail("data set '{}': its factory returned a null pointer", name);
     if (data->name().empty()) data->set_name(name);
     return data;
   }
   std::vector<std::string> names{"synthetic"};
-  for (const auto& [known, factory] : factories()) names.push_back(known);
+  for (const auto& [known, factory] : dataset_factories()) names.push_back(known);
   fail("there is no data set '{}'{}; there are {}", name, did_you_mean(name, names), quoted_list(names));
 }
 

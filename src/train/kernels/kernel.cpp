@@ -15,7 +15,7 @@ using Factory = std::unique_ptr<Kernel> (*)(const LayerPlan& layer, int rank);
 
 /// The kernels of the built-in operators, by the operator's class: a factory relies on it. An operator of another class
 /// finds none, whatever its kind() says.
-const std::unordered_map<std::type_index, Factory>& factories() {
+const std::unordered_map<std::type_index, Factory>& kernel_factories() {
   static const std::unordered_map<std::type_index, Factory> table{
       {typeid(InputOperator), make_input_kernel},
       {typeid(ConvOperator), make_conv_kernel},
@@ -25,7 +25,7 @@ const std::unordered_map<std::type_index, Factory>& factories() {
       {typeid(UpsampleOperator), make_resample_kernel},
       {typeid(CropOperator), make_resample_kernel},
       {typeid(SpaceToDepthOperator), make_space_to_depth_kernel},
-      {typeid(BatchNormOperator), make_norm_kernel},
+      {typeid(BatchNormOperator), make_batch_norm_kernel},
       {typeid(GroupNormOperator), make_group_norm_kernel},
       {typeid(ActivationOperator), make_activation_kernel},
       {typeid(AddOperator), make_add_kernel},
@@ -44,8 +44,8 @@ const std::unordered_map<std::type_index, Factory>& factories() {
 std::unique_ptr<Kernel> make_kernel(const LayerPlan& layer, int rank) {
   if (auto custom = make_custom_kernel(layer, rank)) return custom;
   const Operator& op = *layer.op;
-  const auto found = factories().find(typeid(op));
-  if (found == factories().end())
+  const auto found = kernel_factories().find(typeid(op));
+  if (found == kernel_factories().end())
     fail("layer '{}': there is no kernel for its kind '{}'; derive its class from CustomLayer", layer.name, op.kind());
   return found->second(layer, rank);
 }

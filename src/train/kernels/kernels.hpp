@@ -12,7 +12,7 @@ std::unique_ptr<Kernel> make_resample_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_space_to_depth_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_global_average_pool_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_group_norm_kernel(const LayerPlan& layer, int rank);
-std::unique_ptr<Kernel> make_norm_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_batch_norm_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_activation_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_add_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_concatenate_kernel(const LayerPlan& layer, int rank);

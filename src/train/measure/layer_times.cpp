@@ -8,7 +8,8 @@
 #include "src/system/clock.hpp"
 #include "src/train/executor/executor.hpp"
 #include "src/train/kernels/kernel_choice.hpp"
-#include "src/train/measure/median.hpp"
+#include "src/train/measure/summaries.hpp"
+#include "strategies/cost/representatives.hpp"
 
 #include <algorithm>
 #include <set>
@@ -165,7 +166,7 @@ bool any(Communicator& world, bool mine) {
 }
 
 /// A rank's part of a plan: its layers, for microbatches of one size (the plan's layers or its remainder layers).
-struct Part {
+struct MeasuredPart {
   const Plan& plan;
   const std::vector<LayerPlan>& layers;
   int rank;  ///< rank in the plan's world
@@ -202,7 +203,8 @@ struct Part {
 class Measurement {
  public:
   /// `asynchronous`: tensors travel while the ranks compute.
-  Measurement(const Part& part, const MeasureOptions& options, Backend& backend, bool asynchronous, Communicator& world)
+  Measurement(const MeasuredPart& part, const MeasureOptions& options, Backend& backend, bool asynchronous,
+              Communicator& world)
       : part_(part), options_(options), backend_(backend), asynchronous_(asynchronous), world_(world) {}
 
   void run() {
@@ -249,7 +251,7 @@ class Measurement {
     for (const std::size_t i : undisturbed(timings)) actions.insert(actions.end(), runs[i].begin(), runs[i].end());
   }
 
-  const Part& part_;
+  const MeasuredPart& part_;
   const MeasureOptions& options_;
   Backend& backend_;
   bool asynchronous_;
@@ -257,7 +259,7 @@ class Measurement {
   std::vector<TimedAction> of_whole_, of_halves_;
 };
 
-bool lacks(const KernelTimes& known, const Part& part) {
+bool lacks(const KernelTimes& known, const MeasuredPart& part) {
   const auto work = part.work();
   return std::any_of(work.begin(), work.end(), [&](const std::string& each) { return !known.has(each, part.loop()); });
 }
@@ -341,7 +343,7 @@ KernelTimes measure_layers(const Plan& plan, int rank, const MeasureOptions& opt
   KernelTimes all = known.empty() ? KernelTimes(where) : known;
   all.use(name);
   for (const auto* layers : {&plan.layers, &plan.remainder_layers}) {
-    const Part part{plan, *layers, rank};
+    const MeasuredPart part{plan, *layers, rank};
     if (layers->empty() || !any(world, lacks(all, part))) continue;
     Measurement measurement(part, options, backend, asynchronous, world);
     measurement.run();
@@ -359,7 +361,7 @@ std::vector<int> ranks_to_measure(const Plan& plan, const KernelTimes& known) {
     for (const int inside : representatives(grid)) {
       bool lacking = false;
       for (const auto* layers : {&plan.layers, &plan.remainder_layers}) {
-        const Part part{plan, *layers, grid.first_rank() + inside};
+        const MeasuredPart part{plan, *layers, grid.first_rank() + inside};
         for (const auto& work : part.work())
           lacking = (!known.has(work, part.loop()) && seen.emplace(work, part.loop()).second) || lacking;
       }

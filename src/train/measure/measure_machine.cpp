@@ -2,7 +2,7 @@
 
 #include "partita/base/philox.hpp"
 #include "src/train/measure/kernel_rates.hpp"
-#include "src/train/measure/median.hpp"
+#include "src/train/measure/summaries.hpp"
 
 #include <unistd.h>
 
@@ -15,12 +15,6 @@ namespace partita {
 namespace {
 
 using Clock = std::function<double()>;
-
-/// The largest of all ranks' numbers. Collective.
-double largest(double mine, Communicator& world) {
-  world.all_reduce(&mine, 1, DType::f64, ReduceOp::max, {}).wait();
-  return mine;
-}
 
 /// The ranks of a measurement, and the memory between which they send.
 class Place {

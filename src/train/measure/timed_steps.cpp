@@ -5,20 +5,12 @@
 #include "partita/base/philox.hpp"
 #include "partita/train/trainer/trainer.hpp"
 #include "src/system/clock.hpp"
+#include "src/train/measure/summaries.hpp"
 
 #include <algorithm>
 #include <array>
 
 namespace partita {
-
-namespace {
-
-double largest(double mine, Communicator& world) {
-  world.all_reduce(&mine, 1, DType::f64, ReduceOp::max, {}).wait();
-  return mine;
-}
-
-}  // namespace
 
 struct StepTimer::Parts {
   Parts(const Model& model, const Strategy& strategy, const TrainerOptions& options, Processor processor,

@@ -6,6 +6,7 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "src/comm/threads/threads.hpp"
+#include "strategies/cost/representatives.hpp"
 
 #include <gtest/gtest.h>
 

@@ -73,29 +73,13 @@ struct Cost : StepCost {
   double samples_per_second = 0;
 };
 
-/// True if the ranks along some axes neither fill units of a level nor divide them. Which of them meet at a border then
-/// depends on their coordinates along all axes.
-bool straddles(const Grid& grid, const Machine& machine);
-/// Returns the first, a middle and the last rank along each axis of the grid. They include the ranks with the largest
-/// and the smallest blocks, and an inner rank. Along the axes `every` it returns all ranks, or so many of them, evenly
-/// spaced, that there are at most 256 in all.
-std::vector<int> representatives(const Grid& grid, AxisSet every = 0);
-/// As above, on a machine: the middle rank of an axis is one whose neighbor lies on another unit of the outermost level
-/// that the axis crosses, the nearest one to the middle. If axes do not fit into the units of a level, e.g. 4 ranks
-/// along an axis into nodes of 6, it returns all ranks along all axes, within the same bound. If pairs of ranks have
-/// different links (PairLinks), it adds all ranks of the first unit.
-std::vector<int> representatives(const Grid& grid, const Machine& machine, AxisSet every = 0);
-/// Returns the coordinate of that middle rank.
-/// @pre The axis has at least three coordinates.
-int middle_coordinate(const Grid& grid, const Machine& machine, int axis);
-
 /// Predicts the cost of a plan without running it. The work of each layer is priced on the representatives of its grid;
 /// the slowest one counts:
 ///
 ///     compute    measured (KernelTimes), or kernel launch + max(operations / rate, bytes / bandwidth)
 ///     exchange   measured if the level has measurements, or by level latency + bytes / bandwidth;
 ///                each panel of a product has its latency
-///     collective measured if the level has measurements, or the formula of the cheapest algorithm (collective_cost)
+///     collective measured if the level has measurements, or the formula of the cheapest algorithm
 ///     halo       computation hides the share that the level's `overlap` gives;
 ///                the backward pass hides gradient sums in the same way
 ///     schedule   simulate(), which runs the same action lists as the executor

@@ -23,7 +23,7 @@ struct Loop {
   auto operator<=>(const Loop&) const = default;
 };
 
-/// Measured times of local work. The key is the backend, the work (local_work()) and the loop: the same block of a
+/// Measured times of local work. The key is the backend, the work in words and the loop: the same block of a
 /// layer takes the same time under any strategy whose stages hold as many microbatches. A value, stored as a text file.
 class KernelTimes {
  public:

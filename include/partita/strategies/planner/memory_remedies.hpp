@@ -35,8 +35,8 @@ struct Remedy {
 /// its own:
 ///
 ///     optimizer     sharded
-///     activations   recomputed in the backward pass, except in layers chosen by layers_to_keep(); and this with a
-///                   sharded optimizer
+///     activations   recomputed in the backward pass, except in a few layers that keep what the others need for that;
+///                   and this with a sharded optimizer
 ///     microbatches  2, 4, ... times as many, down to one sample each; alone, and with both changes above
 ///     batch         halved repeatedly, down to one sample
 ///     ranks         2, 4 and 8 times as many along each axis, or along a new axis for N, H or C; twice as many

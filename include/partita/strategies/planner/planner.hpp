@@ -91,17 +91,17 @@ class NothingFits : public Error {
 ///     stages x microbatches x grids   divisors of the ranks; 1, 2, 4, ... microbatches, in all and per stage; the
 ///                                     grid of a stage shards samples (data), the first two spatial dimensions (y, x;
 ///                                     x <= y) and channels (c)
-///     layouts                         each layer has one of the grid's patterns, chosen by eliminate_choices()
-///                                     (Jia et al. 2018)
+///     layouts                         each layer has one of the grid's patterns, of all choices the best by
+///                                     elimination (Jia et al. 2018)
 ///     stage partition                 as place_stages(), with less effort
 ///     schedule                        the kinds in `options.kinds`
 ///     sharded optimizer, recomputation, more microbatches
 ///                                     if the memory limit requires it, alone and together
-///     layouts of groups of layers     what layout_reasons() finds to be faster
+///     layouts of groups of layers     others are priced one by one, and what is faster is taken
 ///
 /// The search is best-first. Candidates are ordered by a lower bound that counts only computation. The most promising
 /// ones get a cost estimate from their layers, redistributions and gradient sums. The best of these are bound and
-/// estimated exactly. The strategies have short rules (with_short_rules()).
+/// estimated exactly. The strategies have few rules, with patterns of names.
 ///
 /// Throws Error for numbers below 1, for a time limit below 0, and if no grid of that many ranks can run the model.
 /// Throws NothingFits if no strategy that was tried fits the memory limit; it reports the smallest excess and the

@@ -35,7 +35,7 @@ struct NamedTensor {
 /// a crash, the old file is still there. If the file cannot be written, throws the same Error on every rank and leaves
 /// no incomplete file.
 ///
-/// If another run writes to `path` now, the message contains being_written (open_locked.hpp).
+/// If another run writes to `path` now, throws an Error that says so.
 ///
 /// Rank 0 calls `check` after it has locked the file, so that no other run can write it from then on. If `check` throws
 /// Error, nothing is written. Returns on rank 0 the identity() of the file.

@@ -54,8 +54,8 @@ BesideTensors beside_tensors(const DeviceOptions& options);
 /// Returns how messages between cards use their memory. Collective: every rank of `world` calls it.
 MessageMemory message_memory(const CudaDevice& device, const DeviceOptions& options, bool overlap, Communicator& world);
 
-/// Returns what a trainer needs to compute on a card. Throws Error as make_cuda_backend() and make_nccl() do.
-/// Collective: every rank of `world` calls it.
+/// Returns what a trainer needs to compute on a card. Throws Error as make_cuda_backend() does and if this build lacks
+/// NCCL, DeviceError if NCCL cannot start. Collective: every rank of `world` calls it.
 /// @pre `device` and `world` outlive the processor.
 Processor make_processor(CudaDevice& device, const DeviceOptions& options, DType dtype, Communicator& world);
 

@@ -10,7 +10,7 @@ namespace partita::cuda {
 
 namespace {
 
-cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.native); }
+cudaStream_t stream_of(Stream stream) { return static_cast<cudaStream_t>(stream.native); }
 
 class CardGraph final : public Graph {
  public:
@@ -27,7 +27,7 @@ class CardGraph final : public Graph {
   void make(std::vector<CapturedCopy> copies, std::vector<std::function<void()>> released) {
     copies_ = std::move(copies);
     released_ = std::move(released);
-    check(cudaStreamEndCapture(native(origin_), &graph_), "end a capture");
+    check(cudaStreamEndCapture(stream_of(origin_), &graph_), "end a capture");
     check(cudaGraphInstantiate(&executable_, graph_, cudaGraphInstantiateFlagUseNodePriority), "make a graph");
   }
 
@@ -41,7 +41,7 @@ class CardGraph final : public Graph {
             "change a copy of a graph");
     }
     capture_.join_streams(origin_);
-    check(cudaGraphLaunch(executable_, native(origin_)), "launch a graph");
+    check(cudaGraphLaunch(executable_, stream_of(origin_)), "launch a graph");
     capture_.join_streams(origin_);
   }
 
@@ -75,7 +75,7 @@ AllowAllocation::~AllowAllocation() { cudaThreadExchangeStreamCaptureMode(&mode_
 
 void CardCapture::begin(Stream stream) {
   require(!active(), "a capture must end before the next one begins");
-  check(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal), "begin a capture");
+  check(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal), "begin a capture");
   origin_ = stream;
   number_ = ++count_;
   copies_.clear();
@@ -86,7 +86,7 @@ std::unique_ptr<Graph> CardCapture::end() {
   for (const cudaStream_t stream : streams_) {  // a capture ends on the stream where it began
     cudaStreamCaptureStatus status{};
     if (cudaStreamIsCapturing(stream, &status) != cudaSuccess) continue;  // the end below says why
-    if (stream != native(origin_) && status == cudaStreamCaptureStatusActive)
+    if (stream != stream_of(origin_) && status == cudaStreamCaptureStatusActive)
       card_.wait(origin_, card_.record({stream}));
   }
   number_ = 0;
@@ -101,10 +101,10 @@ void CardCapture::add_copy(const void* from, void* to, std::size_t bytes, cudaSt
 
 void CardCapture::join_streams(Stream origin) const {
   for (const cudaStream_t stream : streams_)
-    if (stream != native(origin)) card_.wait(origin, card_.record({stream}));
+    if (stream != stream_of(origin)) card_.wait(origin, card_.record({stream}));
   const Event together = card_.record(origin);
   for (const cudaStream_t stream : streams_)
-    if (stream != native(origin)) card_.wait({stream}, together);
+    if (stream != stream_of(origin)) card_.wait({stream}, together);
 }
 
 }  // namespace partita::cuda

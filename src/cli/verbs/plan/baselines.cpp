@@ -24,9 +24,9 @@ Strategy on_grid(int data, const std::string& axis, int parts, const std::string
 }
 
 /// Prices strategies of one kind and keeps the fastest.
-class Kind {
+class BaselineKind {
  public:
-  Kind(std::string name, const Model& model, const Workload& workload, const MachineFiles& files, Index limit)
+  BaselineKind(std::string name, const Model& model, const Workload& workload, const MachineFiles& files, Index limit)
       : model_(model), workload_(workload), files_(files), limit_(limit) {
     best_.name = std::move(name);
   }
@@ -118,12 +118,13 @@ std::vector<Change> changes() {
 
 std::vector<Baseline> baselines(const Model& model, const Workload& workload, const MachineFiles& files, int ranks,
                                 Index limit, const Search& search) {
-  const auto kind = [&](const std::string& name) { return Kind(name, model, workload, files, limit); };
+  const auto kind = [&](const std::string& name) { return BaselineKind(name, model, workload, files, limit); };
   const auto each_divisor = [&](const std::function<void(int)>& visit) {
     for (int parts = 2; parts <= std::min(ranks, most_parts); ++parts)
       if (ranks % parts == 0) visit(parts);
   };
-  Kind samples = kind("samples alone"), space = kind("samples and space"), channels = kind("samples and channels");
+  BaselineKind samples = kind("samples alone"), space = kind("samples and space"),
+               channels = kind("samples and channels");
   samples.offer(on_grid(ranks, "", 1, ""));
   const auto shape = model.shapes(1).front();
   each_divisor([&](int parts) {

@@ -191,10 +191,10 @@ void Checkpoints::save(Trainer& trainer) {
   try {
     own_ = trainer.save(options_.save, [this] { check_owner(); });  // now no other run can write it
   } catch (const AgreedError& error) {
+    const std::string what = error.what(), option = fmt::format("--save {}: ", options_.save);
     for (const auto lost : {written_meanwhile, being_written})
-      if (std::string_view(error.what()).find(lost) != std::string_view::npos)
-        throw RunFailed(fmt::format("--save {}: {}", options_.save, error.what()));
-    throw AgreedError(error.what() + kept());
+      if (what.find(lost) != std::string::npos) throw RunFailed(what.starts_with(option) ? what : option + what);
+    throw AgreedError(what + kept());
   }
   saved_step_ = trainer.steps_done();
   if (first_ && std::exchange(asked_, false))

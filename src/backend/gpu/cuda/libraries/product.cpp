@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view what = "multiply matrices";
 
-cudaDataType_t type_of(DType dtype) {
+cudaDataType_t data_type_of(DType dtype) {
   switch (dtype) {
     case DType::f64: return CUDA_R_64F;
     case DType::f32: return CUDA_R_32F;
@@ -39,7 +39,7 @@ using Layout = Owned<cublasLtMatrixLayout_t, &CublasLt::layout_destroy>;
 
 Layout layout(DType dtype, const ColumnMajor::Matrix& matrix) {
   cublasLtMatrixLayout_t made = nullptr;
-  check(cublaslt().layout_create(&made, type_of(dtype), static_cast<std::uint64_t>(matrix.rows),
+  check(cublaslt().layout_create(&made, data_type_of(dtype), static_cast<std::uint64_t>(matrix.rows),
                                  static_cast<std::uint64_t>(matrix.columns), matrix.step),
         what);
   return Layout(made);

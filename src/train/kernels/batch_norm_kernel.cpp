@@ -7,9 +7,9 @@ namespace partita {
 namespace {
 
 /// Weights: scale, shift, running mean and running variance, all with the layout of the channels.
-class NormKernel final : public Kernel {
+class BatchNormKernel final : public Kernel {
  public:
-  NormKernel(const LayerPlan& layer, int rank) : norm_(static_cast<const BatchNormOperator&>(*layer.op).norm()) {
+  BatchNormKernel(const LayerPlan& layer, int rank) : norm_(static_cast<const BatchNormOperator&>(*layer.op).norm()) {
     const Layout& x = layer->at.x[0];
     all_ = x.sharding() & ~x.sharding('C');
     axes_ = static_cast<const BatchNormOperator&>(*layer.op).statistics_axes(x);
@@ -94,8 +94,8 @@ class NormKernel final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_norm_kernel(const LayerPlan& layer, int rank) {
-  return std::make_unique<NormKernel>(layer, rank);
+std::unique_ptr<Kernel> make_batch_norm_kernel(const LayerPlan& layer, int rank) {
+  return std::make_unique<BatchNormKernel>(layer, rank);
 }
 
 }  // namespace partita
