@@ -1,5 +1,5 @@
-"""Two files of a module give different names to what stands in their anonymous namespaces, so that -Dunity=on can compile
-any of them as one. Functions may have one name if their parameters differ. Argument: ctags."""
+"""Two files of a module give different names to what stands in their anonymous namespaces, so that -Dunity=on can
+compile any of them as one. Functions may have one name if their parameters differ. Argument: ctags."""
 
 import collections
 import re
