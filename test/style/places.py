@@ -36,10 +36,10 @@ def parameters(tag):
     return inside.count(",") + 1 if inside.strip() not in ("", "void") else 0
 
 
-def stands_well(definition, header):
+def stands_well(definition, header, public):
     """Whether a source file may define what this header declares. Both are places, such as "comm/mpi/mpi.cpp"."""
     folder, _, name = header.removesuffix(".hpp").rpartition("/")
-    stem = rf"{folder}/(?:\w+/)*{name}"
+    stem = rf"{folder}/(?:\w+/)*{name}" if public else rf"{folder}/{name}"
     return re.fullmatch(rf"{stem}(?:[_/]\w+)?\.cpp|{LISTS.get(header, stem + '.cpp')}", definition) is not None
 
 
@@ -50,15 +50,17 @@ def check(ctags):
         if "__anon" in tag.get("scope", ""):
             continue
         if tag["path"].endswith(".hpp"):
-            headers[qualified(tag), parameters(tag)].add(includes.place(tag["path"]))
+            public = tag["path"].startswith("include/")
+            headers[qualified(tag), parameters(tag)].add((includes.place(tag["path"]), public))
         elif tag["kind"] == "function":
             definitions.append(tag)
     complaints = []
     for tag in definitions:
         declared = headers[qualified(tag), parameters(tag)]
         place = includes.place(tag["path"])
-        if declared and not any(stands_well(place, header) for header in declared):
-            complaints.append(f"{tag['path']}:{tag['line']}: {qualified(tag)} is declared in {', '.join(sorted(declared))}")
+        if declared and not any(stands_well(place, header, public) for header, public in declared):
+            names = ", ".join(sorted(header for header, _ in declared))
+            complaints.append(f"{tag['path']}:{tag['line']}: {qualified(tag)} is declared in {names}")
     return complaints
 
 

@@ -14,7 +14,7 @@
 
 namespace partita::cli {
 
-/// Returns what f() returns. An Error of f gets the option as the begin of its message, unless an option stands there
+/// Returns what f() returns. An Error of f gets the option at the start of its message, unless an option stands there
 /// already. So every bad value names its option, and with_place() finds the line of a file that gave it.
 template <class F>
 auto about(std::string_view option, F&& f) -> decltype(f()) {

@@ -4,17 +4,12 @@
 #include "partita/base/types.hpp"
 #include "src/cli/files/json.hpp"
 #include "src/cli/options/command_line.hpp"
-#include "strategies/declare/toml_text.hpp"
+#include "strategies/declare/toml.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <optional>
 #include <sstream>
-
-#define TOML_EXCEPTIONS 1
-// As in the reader of strategies: toml++ 3.3 asserts on some bad input that it then also refuses with a message.
-#define TOML_ASSERT(expression) static_cast<void>(0)
-#include <toml++/toml.h>
 
 namespace partita::cli {
 
@@ -23,31 +18,6 @@ namespace {
 namespace po = boost::program_options;
 
 using Descriptions = std::vector<const po::options_description*>;
-
-/// A file that is read. Every message begins with file, line and column.
-class Source {
- public:
-  explicit Source(const std::string& file) : file_(file) {}
-
-  toml::table parse(std::string_view text) const {
-    check_toml_text(text, file_);
-    try {
-      return toml::parse(text, file_);
-    } catch (const toml::parse_error& error) {
-      fail("{}: {}", place(error.source()), error.description());
-    }
-  }
-  std::string place(const toml::source_region& source) const {
-    return fmt::format("{}, line {}, column {}", file_, source.begin.line, source.begin.column);
-  }
-  template <class... Args>
-  [[noreturn]] void refuse(const toml::node& node, fmt::format_string<Args...> text, Args&&... args) const {
-    fail("{}: {}", place(node.source()), fmt::format(text, std::forward<Args>(args)...));
-  }
-
- private:
-  const std::string& file_;
-};
 
 /// Options that tell what to do with options: they make no sense in a file.
 bool stays_outside(std::string_view name) { return name == "help" || name == "options" || name == "write-options"; }
@@ -60,7 +30,7 @@ const po::options_description* description_with(const std::string& name, const D
 }
 
 /// Returns one value as a word of the command line.
-std::string word_of(const Source& source, const toml::node& node, const std::string& name) {
+std::string word_of(const Reader& source, const toml::node& node, const std::string& name) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return fmt::format("{}", number->get());
   if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());
@@ -70,7 +40,7 @@ std::string word_of(const Source& source, const toml::node& node, const std::str
 
 /// Returns the values that a node gives to an option; for a switch, none. `on` becomes false for a switch that is off,
 /// and if the node gives nothing.
-std::vector<std::string> values_of(const Source& source, const toml::node& node, const po::option_description& option,
+std::vector<std::string> values_of(const Reader& source, const toml::node& node, const po::option_description& option,
                                    bool& on) {
   const std::string& name = option.long_name();
   if (option.semantic()->min_tokens() == 0) {
@@ -90,7 +60,7 @@ std::vector<std::string> values_of(const Source& source, const toml::node& node,
 }
 
 /// Returns the values of a key as an option, or nothing if the node gives none, e.g. an empty array.
-std::optional<FileOption> read_option(const Source& source, const toml::key& key, const toml::node& node,
+std::optional<FileOption> read_option(const Reader& source, const toml::key& key, const toml::node& node,
                                       const po::options_description& all) {
   const std::string name(key.str());
   const po::option_description& described = *all.find_nothrow(name, false);
@@ -112,7 +82,7 @@ std::optional<FileOption> read_option(const Source& source, const toml::key& key
 
 FileOptions parse_options_file(std::string_view text, const std::string& file, const Descriptions& own,
                                const std::vector<std::string>& others) {
-  const Source source(file);
+  const Reader source(file);
   const toml::table table = source.parse(text);
   std::vector<std::string> names;
   for (const auto* all : own)

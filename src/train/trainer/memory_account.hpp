@@ -35,7 +35,8 @@ class MemoryAccount {
 
   /// From now on, the rank holds weights and their states, and the workspace of the backend.
   void hold_state(const Plan& plan, Index workspace);
-  /// From now on, the rank holds these bytes for its communicators, instead of those of the call before.
+  /// From now on, the rank holds these bytes for its communicators, instead of those of the call before. Throws Error
+  /// if the memory limit would be exceeded.
   void hold_shared(Index bytes);
   /// While the result lives, the rank holds the order of an epoch of so many samples.
   [[nodiscard]] Adding hold_order(Index samples) {

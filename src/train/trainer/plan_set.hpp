@@ -39,6 +39,7 @@ class PlanSet {
   };
 
   /// @param whole the plan of a whole batch
+  /// Collective: every rank of the world calls it.
   PlanSet(const Shared& shared, Plan whole);
 
   /// Returns the plan for batches of this size. The first call for a size binds the strategy: it is collective (every
