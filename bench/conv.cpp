@@ -68,7 +68,7 @@ class Ours {
     y_ = random({{'N', batch}, {'C', s.filters}, {'H', s.out()}, {'W', s.out()}}, 3);
   }
   /// Chooses the kernel as training does.
-  void choose(ConvPass pass) { measure_fastest(backend_, {pass, windows_, x_.box(), w_.box(), y_.box(), false}); }
+  void choose(ConvPass pass) { measure_fastest(backend_, {}, {pass, windows_, x_.box(), w_.box(), y_.box(), false}); }
   void run(ConvPass pass) {
     switch (pass) {
       case ConvPass::forward: return backend_.conv_forward(windows_, x_, w_, Tensor(), y_, {});

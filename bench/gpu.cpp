@@ -10,7 +10,6 @@
 #include "partita/base/philox.hpp"
 #include "partita/comm/solo.hpp"
 #include "partita/model/builtin/builtin.hpp"
-#include "partita/train/trainer/trainer.hpp"
 #include "src/backend/gpu/cuda/libraries/conv_plan.hpp"
 #include "src/backend/measure.hpp"
 #include "src/base/plain_text.hpp"
@@ -18,7 +17,8 @@
 #include "src/comm/threads/threads.hpp"
 #include "src/device/capture.hpp"
 #include "src/system/clock.hpp"
-#include "src/train/executor/executor.hpp"
+#include "src/train/kernels/kernel_choice.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -60,6 +60,12 @@ std::string_view name(ConvPass pass) {
   return pass == ConvPass::forward ? "forward" : pass == ConvPass::backward_data ? "backward-data" : "backward-filter";
 }
 
+/// The backend that `train` would use.
+std::unique_ptr<Backend> make_backend_on(CudaDevice& device, DType dtype) {
+  const Index memory = cuda_cards().at(static_cast<std::size_t>(device.card())).memory;
+  return make_cuda_backend(device, {.dtype = dtype, .workspace = default_workspace(memory)});
+}
+
 /// One trainer on one rank, which repeats steps on random images.
 class Steps {
  public:
@@ -79,6 +85,7 @@ class Steps {
     TrainerOptions options{
         .batch = batch, .dtype = dtype, .optimizer = {.rate = 1e-4, .momentum = 0.9}, .augmentation = {}};
     options.graphs = graphs;
+    options.kernel_folder = default_kernel_folder();
     return options;
   }
 
@@ -88,13 +95,14 @@ class Steps {
 
 void run_convs(CudaDevice& device, const std::string& model, Index batch, DType dtype) {
   const auto solo = make_solo(0, 1, true, nullptr, device);
-  Steps steps(device, make_cuda_backend(device, {.dtype = dtype}), builtin_model(model), batch, dtype, *solo);
-  const auto backend = make_cuda_backend(device, {.dtype = dtype});
+  Steps steps(device, make_backend_on(device, dtype), builtin_model(model), batch, dtype, *solo);
+  const auto backend = make_backend_on(device, dtype);
   std::map<std::string, std::string> engines;
-  const auto problems = steps.trainer().executor(batch, true).problems();
+  const auto problems = TrainerParts::executor(steps.trainer(), batch, true).problems();
   for (const auto& group : halves_first(*backend, problems))
     for (const ConvProblem& problem : group)
-      if (!backend->algorithms(problem).empty()) engines[problem.print()] = measure_fastest(*backend, problem);
+      if (!backend->algorithms(problem).empty())
+        engines[problem.print()] = measure_fastest(*backend, steps.trainer().stream(), problem);
   for (const ConvProblem& problem : problems) {
     const auto engine = engines.find(problem.print());
     if (engine == engines.end()) {
@@ -121,13 +129,13 @@ void run_convs(CudaDevice& device, const std::string& model, Index batch, DType 
            {"groups", problem.groups},
            {"sides", sides},
            {"engine", engine->second},
-           {"seconds", time_algorithm(*backend, problem, engine->second)}});
+           {"seconds", time_algorithm(*backend, steps.trainer().stream(), problem, engine->second)}});
   }
 }
 
 void run_step(CudaDevice& device, const std::string& model, Index batch, DType dtype, bool graphs) {
   const auto solo = make_solo(0, 1, true, nullptr, device);
-  Steps steps(device, make_cuda_backend(device, {.dtype = dtype}), builtin_model(model), batch, dtype, *solo, graphs);
+  Steps steps(device, make_backend_on(device, dtype), builtin_model(model), batch, dtype, *solo, graphs);
   for (int i = 0; i < 5; ++i) steps.run();
   std::vector<double> seconds;
   for (double spent = 0; seconds.size() < 10 || spent < 5;) {
@@ -140,7 +148,7 @@ void run_step(CudaDevice& device, const std::string& model, Index batch, DType d
          {"model", model},
          {"batch", batch},
          {"type", name(dtype)},
-         {"graph", steps.trainer().executor(batch, true).launched() > 0},
+         {"graph", TrainerParts::executor(steps.trainer(), batch, true).launched() > 0},
          {"seconds", median(seconds)},
          {"held", steps.trainer().peak_memory().total},
          {"predicted", steps.trainer().predicted_memory().total},
@@ -152,7 +160,8 @@ void run_gaps(CudaDevice& device, bool graphs) {
   const auto solo = make_solo(0, 1, true, nullptr, device);
   ModelSize size;
   size.extent = 32;
-  Steps steps(device, make_cuda_backend(device, {}), builtin_model("resnet50", size), 1, DType::f32, *solo, graphs);
+  Steps steps(device, make_backend_on(device, DType::f32), builtin_model("resnet50", size), 1, DType::f32, *solo,
+              graphs);
   for (int i = 0; i < 5; ++i) steps.run();
   std::vector<double> seconds;
   for (int i = 0; i < 50; ++i) {
@@ -162,7 +171,7 @@ void run_gaps(CudaDevice& device, bool graphs) {
   }
   const auto layers = static_cast<double>(steps.trainer().plan().layers.size());
   print({{"subject", "gpu-gaps"},
-         {"graph", steps.trainer().executor(1, true).launched() > 0},
+         {"graph", TrainerParts::executor(steps.trainer(), 1, true).launched() > 0},
          {"seconds", median(seconds)},
          {"layers", layers},
          {"microseconds_per_layer", median(seconds) / layers * 1e6}});

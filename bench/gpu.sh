@@ -1,12 +1,15 @@
 #!/bin/bash
-# Tests and measures one NVIDIA GPU, within eight minutes: builds with CUDA and without MPI, HDF5 and oneDNN, runs the
-# tests of the suite gpu on the card, compute-sanitizer on a few of them, and the benchmarks beside PyTorch.
-#   bash bench/gpu.sh [FOLDER]    results go to FOLDER (bench/results/DATE-CARD by default): results.jsonl, table.md,
-#                                 properties.json of the card, and a log of each step
-# bash bench/gpu.sh --pack      collects the headers and libraries that the build needs in .build-gpu-packages, for a
-# machine
-#                                 that can install nothing; the build uses them where that folder exists
-# The machine needs nvcc, a C++ compiler, Meson and Ninja. It may have PyTorch; without it, nothing is compared.
+# Tests and measures one NVIDIA GPU in a single run of at most nine minutes: builds with CUDA and without MPI, HDF5 and
+# oneDNN, runs the tests of the kernels on the card, and the benchmarks beside PyTorch. What is worth most comes first;
+# what no time is left for is named.
+#   bash bench/gpu.sh [FOLDER]    results go to FOLDER (bench/results/DATE-CARD by default), as three files: table.md,
+#                                 results.jsonl, and logs.tar.gz with a log of each step, the properties of the card
+#                                 and its machine file
+#   bash bench/gpu.sh --pack      collects the headers and libraries that the build needs in .build-gpu-packages, for a
+#                                 machine that can install nothing; the build uses them where that folder exists
+# The machine needs nvcc, a C++ compiler, Meson and Ninja. cuDNN and NCCL lie beside the toolkit or in the wheels of
+# PyTorch. It may have PyTorch; without it, nothing is compared. PARTITA_GPU_SECONDS is another time limit,
+# PARTITA_GPU_BUILD another build folder.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 packages=$PWD/.build-gpu-packages
@@ -56,33 +59,75 @@ SCRIPT
 
 case "${1:-}" in
   --pack) pack; exit ;;
-  -h | --help) sed -n '2,9s/^# *//p' "$0"; exit ;;
+  -h | --help) sed -n '2,13s/^# *//p' "$0"; exit ;;
   -*) echo "bench/gpu.sh: unknown option '$1'; there are --pack and --help" >&2; exit 2 ;;
 esac
 
+started=$(date +%s)
+deadline=$((started + ${PARTITA_GPU_SECONDS:-540} - 10))  # the table and the archive take the last seconds
 card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' ' '-')
 results=${1:-bench/results/$(date +%F)-${card:-no-card}}
-mkdir -p "$results"
+mkdir -p "$results" || exit 2
 results=$(cd "$results" && pwd)
 lines=$results/results.jsonl
 : >"$lines"
-started=$(date +%s)
-build=$PWD/.build-gpu
-not_run=() failed=()
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+build=${PARTITA_GPU_BUILD:-$PWD/.build-gpu}
+left_out=() failed=()
 
-# step SECONDS NAME COMMAND...: runs a step with a time limit. Its output goes to a log; lines of JSON go to the
-# results.
+# use_libraries: finds nvcc and the headers and libraries of cuDNN, NCCL, cuBLAS and NVRTC. PyTorch's wheels hold them
+# in a folder nvidia/. meson.build looks for cuDNN and NCCL beside the folder of the toolkit, so links bring them
+# together.
+use_libraries() {
+  local nvcc toolkit links=$build-toolkit wheels folder name
+  wheels=$(python3 -c 'import importlib.util as u; print(list(u.find_spec("nvidia").submodule_search_locations)[0])' 2>/dev/null)
+  for nvcc in "$(command -v nvcc)" /usr/local/cuda/bin/nvcc "$wheels"/cu13/bin/nvcc; do
+    [ -x "$nvcc" ] && break
+  done
+  [ -x "$nvcc" ] || { echo "bench/gpu.sh: there is no nvcc on the PATH, in /usr/local/cuda or in PyTorch's wheels"; return 1; }
+  toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+  echo "nvcc $nvcc, toolkit $toolkit, wheels ${wheels:-none}"
+  for folder in "${wheels:-/nowhere}"/*/lib; do
+    [ -d "$folder" ] && LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  done
+  PATH=$toolkit/bin:$PATH
+  if [ -n "$wheels" ] && [ ! -e "$toolkit/include/cudnn_graph.h" ]; then
+    rm -rf "$links"
+    mkdir -p "$links/toolkit"
+    ln -s "$toolkit"/* "$links/toolkit/"
+    for name in cudnn nccl; do [ -d "$wheels/$name" ] && ln -s "$wheels/$name" "$links/$name"; done
+    PATH=$links/toolkit/bin:$PATH
+  fi
+  for folder in "$wheels"/cublas/include "$wheels"/cu13/include; do
+    [ -e "$toolkit/include/cublasLt.h" ] || [ ! -e "$folder/cublasLt.h" ] || CPLUS_INCLUDE_PATH=$folder${CPLUS_INCLUDE_PATH:+:$CPLUS_INCLUDE_PATH}
+  done
+  if [ -d "$packages" ]; then
+    PATH=$packages/bin:$PATH PKG_CONFIG=$packages/bin/pkg-config
+    CPLUS_INCLUDE_PATH=$packages/include${CPLUS_INCLUDE_PATH:+:$CPLUS_INCLUDE_PATH} LIBRARY_PATH=$packages/lib
+    export PKG_CONFIG LIBRARY_PATH
+  fi
+  export PATH CPLUS_INCLUDE_PATH="${CPLUS_INCLUDE_PATH:-}" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"
+}
+
+# step SECONDS NAME COMMAND...: runs a command or a function below with a time limit, if the deadline leaves it ten
+# seconds. Its output goes to a log; lines of JSON go to the results.
 step() {
-  local limit=$1 name=$2 log status
+  local limit=$1 name=$2 left status
   shift 2
-  log=$results/$name.txt
+  left=$((deadline - $(date +%s)))
+  if [ $left -lt 10 ]; then
+    left_out+=("$name: no time was left")
+    return 1
+  fi
+  [ "$limit" -lt $left ] || limit=$left
   printf '[%4d s] %s\n' "$(($(date +%s) - started))" "$name"
-  timeout "$limit" "$@" >"$log" 2>&1 </dev/null
+  timeout "$limit" bash -c '"$@"' step "$@" >"$logs/$name.txt" 2>&1 </dev/null
   status=$?
-  grep '^{' "$log" >>"$lines"
+  grep '^{' "$logs/$name.txt" >>"$lines"
   [ $status = 0 ] && return
-  failed+=("$name (status $status)")
-  tail -n 15 "$log"
+  failed+=("$name ($([ $status = 124 ] && echo "ended after $limit s" || echo "status $status"))")
+  tail -n 15 "$logs/$name.txt"
   return 1
 }
 
@@ -96,77 +141,86 @@ versions() {
 }
 
 build_all() {
-  local options=(-Dcuda=enabled -Dmpi=disabled -Dhdf5=disabled -Donednn=disabled -Dreport=disabled -Dbuildtype=release)
-  if [ -d "$packages" ]; then
-    export PATH=$packages/bin:$PATH PKG_CONFIG=$packages/bin/pkg-config CPLUS_INCLUDE_PATH=$packages/include LIBRARY_PATH=$packages/lib
-  fi
-  [ -f "$build/build.ninja" ] || meson setup "$build" "${options[@]}" || return
+  local capability
+  capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
+  [ -f "$build/build.ninja" ] ||
+    meson setup "$build" -Dcuda=enabled -Dcapabilities="${capability:-90}" -Dmpi=disabled -Dhdf5=disabled -Donednn=disabled \
+      -Dreport=disabled -Dbuildtype=release || return
   ninja -C "$build" partita bench/gpu test/unit_backend test/threads_train
 }
 
-tests() { PARTITA_SOURCE=$PWD PARTITA_CASES=${PARTITA_CASES:-60} meson test -C "$build" --no-rebuild --setup gpu --suite gpu --print-errorlogs; }
+tests() { meson test -C "$build" --no-rebuild --setup gpu --suite gpu --print-errorlogs; }
 
 # The CPU waits for every kernel in the tests above, which hides a missing order. Not here.
-tests_without_waiting() {
-  PARTITA_SOURCE=$PWD PARTITA_DEVICE=cuda:0 PARTITA_CASES=${PARTITA_CASES:-60} "$build/test/threads_train" --gtest_filter='Graph.*:DeviceMaster.*'
-}
+tests_without_waiting() { PARTITA_DEVICE=cuda:0 "$build/test/threads_train" --gtest_filter='Graph.*:DeviceMaster.*'; }
 
 # sanitize TOOL: the kernels against the CPU, under a tool of compute-sanitizer.
 sanitize() {
-  PARTITA_SOURCE=$PWD PARTITA_DEVICE=cuda:0 CUDA_LAUNCH_BLOCKING=1 compute-sanitizer --tool "$1" --error-exitcode 9 \
-    "$build/test/unit_backend" --gtest_filter='Functors*:Moves*'
+  PARTITA_DEVICE=cuda:0 CUDA_LAUNCH_BLOCKING=1 compute-sanitizer --tool "$1" --error-exitcode 9 "$build/test/unit_backend" \
+    --gtest_filter='*Launcher*:*Functor*:Moves*:*Pool*:*Norm*:Sum*:Relu*:Activation*:Update*:*Conv*'
 }
 
 # The card's properties are one JSON object on one line or several; they are no result.
-properties() { "$build/bench/gpu" properties | tr -d '\n' >"$results/properties.json"; }
+properties() { "$build/bench/gpu" properties | tr -d '\n' >"$logs/properties.json"; }
 
-convs() { "$build/bench/gpu" convs "$1" "$2" "$3" >"$results/convs-$1-$3.jsonl" && torch_convs "$1" "$3"; }
+convs() { "$build/bench/gpu" convs "$1" "$2" "$3" >"$logs/convs-$1-$3.jsonl" && torch_convs "$1" "$3"; }
 torch_convs() {
-  if $torch; then python3 -B bench/peers/torch_gpu.py convs "$results/convs-$1-$2.jsonl"; else cat "$results/convs-$1-$2.jsonl"; fi
+  if $torch; then python3 -B bench/peers/torch_gpu.py convs "$logs/convs-$1-$2.jsonl"; else cat "$logs/convs-$1-$2.jsonl"; fi
 }
 
 # predicted MODEL BATCH TYPE: a step by the machine file of this card, beside the measured one.
 predicted() {
-  "$build/partita" compare --measure --device cuda --machine "$results/machine.toml" --model "$1" --batch "$2" --dtype "$3" \
-    --json "$results/compare-$1.json" &&
-    python3 -B bench/support/gpu_table.py predicted "$results/compare-$1.json" "$1" "$2" "$3"
+  "$build/partita" compare --measure --device cuda --machine "$logs/machine.toml" --model "$1" --batch "$2" --dtype "$3" \
+    --json "$logs/compare-$1.json" &&
+    python3 -B bench/support/gpu_table.py predicted "$logs/compare-$1.json" "$1" "$2" "$3"
+}
+
+# measure: the steps, by their worth.
+measure() {
+  local model batch
+  step 20 properties properties
+  step 60 tests tests
+  step 40 step-resnet50-256 "$build/bench/gpu" step resnet50 256 bf16
+  $torch && step 40 torch-resnet50-256 python3 -B bench/peers/torch_gpu.py step resnet50 256 bf16
+  step 40 step-resnet50-32 "$build/bench/gpu" step resnet50 32 bf16
+  $torch && step 40 torch-resnet50-32 python3 -B bench/peers/torch_gpu.py step resnet50 32 bf16 graph
+  step 30 halos "$build/bench/gpu" halos
+  step 30 gaps "$build/bench/gpu" gaps
+  step 40 tests-without-waiting tests_without_waiting
+  step 20 nccl "$build/bench/gpu" nccl
+  step 60 convs-resnet50-bf16 convs resnet50 32 bf16
+  step 60 convs-mesh-bf16 convs mesh-tangling 1 bf16
+  if step 60 calibrate "$build/partita" calibrate --device cuda --dtype bf16 --model resnet50 --batch 32 --out "$logs/machine.toml"; then
+    for model in resnet50 vgg16 mesh-tangling unet3d; do
+      case $model in resnet50 | vgg16) batch=32 ;; *) batch=1 ;; esac
+      step 30 "predicted-$model" predicted "$model" $batch bf16
+    done
+  else
+    left_out+=("predicted steps: there is no machine file")
+  fi
+  if command -v compute-sanitizer >/dev/null; then
+    step 60 memcheck sanitize memcheck
+    step 60 racecheck sanitize racecheck
+  else
+    left_out+=("compute-sanitizer: it is not on the PATH")
+  fi
+  step 60 convs-resnet50-f32 convs resnet50 32 f32
 }
 
 torch=false
-python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null && torch=true
-step 60 versions versions
-if step 300 build build_all; then
-  step 30 properties properties
-  step 120 tests tests
-  step 60 tests-without-waiting tests_without_waiting
-  step 30 nccl "$build/bench/gpu" nccl
-  step 60 halos "$build/bench/gpu" halos
-  step 60 gaps "$build/bench/gpu" gaps
-  step 90 convs-resnet50-bf16 convs resnet50 32 bf16
-  step 90 convs-mesh-bf16 convs mesh-tangling 1 bf16
-  step 90 convs-resnet50-f32 convs resnet50 32 f32
-  step 60 step-resnet50-256 "$build/bench/gpu" step resnet50 256 bf16
-  step 60 step-resnet50-32 "$build/bench/gpu" step resnet50 32 bf16
-  if $torch; then
-    step 60 torch-resnet50-256 python3 -B bench/peers/torch_gpu.py step resnet50 256 bf16
-    step 60 torch-resnet50-32 python3 -B bench/peers/torch_gpu.py step resnet50 32 bf16 graph
-  else
-    not_run+=("PyTorch: it is not there, or sees no card")
-  fi
-  step 120 calibrate "$build/partita" calibrate --device cuda --dtype bf16 --model resnet50 --batch 32 --out "$results/machine.toml"
-  for model in resnet50 vgg16 mesh-tangling unet3d; do
-    case $model in resnet50 | vgg16) batch=32 ;; *) batch=1 ;; esac
-    step 60 "predicted-$model" predicted "$model" $batch bf16
-  done
-  if command -v compute-sanitizer >/dev/null; then
-    step 120 memcheck sanitize memcheck
-    step 120 racecheck sanitize racecheck
-  else
-    not_run+=("compute-sanitizer: it is not on the PATH")
-  fi
+export PARTITA_SOURCE=$PWD PARTITA_CASES=${PARTITA_CASES:-60} XDG_CACHE_HOME=$build/cache  # measured engines
+if use_libraries >"$logs/libraries.txt" 2>&1; then
+  python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null && torch=true
+  $torch || left_out+=("PyTorch: it is not there, or sees no card")
+  export packages build logs torch
+  export -f versions build_all tests tests_without_waiting sanitize properties convs torch_convs predicted
+  step 30 versions versions
+  if step 300 build build_all; then measure; else left_out+=("everything: the build failed"); fi
 else
-  not_run+=("everything: the build failed")
+  cat "$logs/libraries.txt"
+  left_out+=("everything: $(tail -n 1 "$logs/libraries.txt")")
 fi
-python3 -B bench/support/gpu_table.py table "$lines" "${failed[@]/#/failed: }" "${not_run[@]/#/not run: }" | tee "$results/table.md"
+python3 -B bench/support/gpu_table.py table "$lines" "${failed[@]/#/failed: }" "${left_out[@]/#/left out: }" | tee "$results/table.md"
+tar -czf "$results/logs.tar.gz" -C "$logs" .
 printf '[%4d s] results are in %s\n' "$(($(date +%s) - started))" "$results"
 [ ${#failed[@]} = 0 ]

@@ -6,11 +6,10 @@
 #include "partita/base/philox.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/tensor/dist_tensor.hpp"
-#include "partita/train/trainer/trainer.hpp"
 #include "src/base/plain_text.hpp"
 #include "src/comm/threads/threads.hpp"
 #include "src/device/rows.hpp"
-#include "src/train/executor/executor.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -200,7 +199,7 @@ Json run(const Case& c, std::uint64_t seed) {
     options.backend = "reference";
     options.seed = seed;
     Trainer trainer(c.model, Draw::strategy(c), options, comm);
-    Executor& executor = trainer.executor(c.batch, true);
+    Executor& executor = TrainerParts::executor(trainer, c.batch, true);
     executor.keep_outputs(true);
     const Plan& plan = executor.plan();
     const Shape image = plan.layers[0]->shape, target = executor.target().shape;
@@ -212,7 +211,7 @@ Json run(const Case& c, std::uint64_t seed) {
       for (std::size_t w = 0; w < plan.layers[l]->weights.size(); ++w) {
         const auto& spec = plan.layers[l]->weights[w];
         if (!spec.trained) continue;
-        const Tensor& mine = trainer.parameters().layer(l).master[w].local;
+        const Tensor& mine = TrainerParts::parameters(trainer).layer(l).master[w].local;
         fill(mine, spec.shape, [&](Index i) { return Random(seed, 10 * l + w + 3).normal(i); });
         const std::lock_guard lock(mutex);
         found[plan.layers[l].name + "/" + spec.name].add(spec.shape, mine);
@@ -224,9 +223,9 @@ Json run(const Case& c, std::uint64_t seed) {
     found["target"].add(target, batch.target);
     found["y"].add(plan.layers[2]->shape, executor.output(2));
     for (std::size_t l = 0; l < plan.layers.size(); ++l)
-      for (std::size_t w = 0; w < trainer.parameters().layer(l).gradient.size(); ++w)
+      for (std::size_t w = 0; w < TrainerParts::parameters(trainer).layer(l).gradient.size(); ++w)
         found["d " + plan.layers[l].name + "/" + plan.layers[l]->weights[w].name].add(
-            plan.layers[l]->weights[w].shape, trainer.parameters().layer(l).gradient[w]);
+            plan.layers[l]->weights[w].shape, TrainerParts::parameters(trainer).layer(l).gradient[w]);
   });
   Json json = c.described;
   json["grid"] = c.grid;

@@ -8,9 +8,8 @@
 #include "partita/comm/mpi.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/schedule/simulate.hpp"
-#include "partita/train/trainer/trainer.hpp"
-#include "src/train/executor/executor.hpp"
 #include "src/train/kernels/kernel_choice.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 
 #include <fmt/format.h>
 
@@ -46,7 +45,7 @@ class Run {
  public:
   Run(const std::string& kind, int microbatches, Communicator& world)
       : trainer_(two_halves(), strategy(kind, microbatches), options(microbatches), world),
-        executor_(trainer_.executor(samples * microbatches, true)) {}
+        executor_(TrainerParts::executor(trainer_, samples * microbatches, true)) {}
 
   void step() {
     executor_.run([&](int m) { return batch(m); }, step_++, 1e-6);

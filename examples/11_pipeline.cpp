@@ -7,17 +7,17 @@
 // pool1 goes from stage 0 as "N C H@y W@x" to stage 2 as "N C H W"
 // relu2 goes from stage 1 as "N C@c H W" to stage 2 as "N C H W"
 //
-// gpipe: bubble rate 0.200; ranks 0, 4 and 6 hold 1.9 MiB, 1.8 MiB and 3.3 MiB
+// gpipe: bubble rate 0.200; ranks 0, 4 and 6 hold 1.9 MiB, 1.8 MiB and 3.2 MiB
 //     0 |FFFFFFFF......BBBBBBBBBBBBBBBB|
 //     1 |.FFFFFFFF...BBBBBBBBBBBBBBBB..|
 //     2 |..FFFFFFFFBBBBBBBBBBBBBBBB....|
 //
-// 1f1b: bubble rate 0.200; ranks 0, 4 and 6 hold 855.3 KiB, 822.5 KiB and 1.9 MiB
+// 1f1b: bubble rate 0.200; ranks 0, 4 and 6 hold 855.3 KiB, 822.5 KiB and 1.8 MiB
 //     0 |FFF....BBFBBFBBFBBFBBFBB.BB.BB|
 //     1 |.FF..BBFBBFBBFBBFBBFBBFBB.BB..|
 //     2 |..FBBFBBFBBFBBFBBFBBFBBFBB....|
 //
-// zb-h1: bubble rate 0.077; ranks 0, 4 and 6 hold 887.3 KiB, 886.5 KiB and 2.5 MiB
+// zb-h1: bubble rate 0.077; ranks 0, 4 and 6 hold 887.3 KiB, 886.5 KiB and 2.4 MiB
 //     0 |FFF..IWFIWFIWFIWFIWFIWIWIW|
 //     1 |.FF.IFIWFIWFIWFIWFIWFIWIWW|
 //     2 |..FIFIFIWFIWFIWFIWFIWFIWWW|

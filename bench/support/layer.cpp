@@ -33,7 +33,8 @@ Layer::Layer(const ConvShape& shape, Index batch, const std::string& grid, const
       dy_(random(layer()->y, 2)) {
   w_.push_back(random(layer()->at.w[0], 3));
   dw_.push_back(random(layer()->at.w[0], 4));
-  for (const auto& problem : kernel_->problems(true, rank_.ahead(), false)) measure_fastest(*backend_, problem);
+  for (const auto& problem : kernel_->problems(true, rank_.ahead(), false))
+    measure_fastest(*backend_, rank_.stream, problem);
 }
 
 Tensor Layer::random(const Layout& layout, std::uint32_t stream) const {

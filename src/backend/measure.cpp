@@ -1,6 +1,7 @@
 #include "src/backend/measure.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/base/philox.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -12,17 +13,46 @@ namespace partita {
 
 namespace {
 
-/// The arrays of one problem, filled with zeros.
+/// Random numbers on a device. Kernels of GPUs run faster on zeros: fewer bits switch, and the clock stays higher.
+class RandomBlock {
+ public:
+  RandomBlock(DType dtype, const std::shared_ptr<Allocator>& allocator)
+      : device_(allocator->device()), stream_(allocator->stream()) {
+    constexpr Index numbers = 1 << 16;
+    const Box box(Shape{{'F', numbers}});
+    const Tensor host(dtype, "F", box);
+    const Random random(1, 1);
+    for (Index i = 0; i < numbers; ++i) host.set(i, random.uniform(i) - 0.5);
+    block_ = Tensor(dtype, "F", box, allocator, MemoryClass::workspace);
+    from_host(host, block_, stream_);
+  }
+  /// Fills a tensor with the block, again and again.
+  void fill(const Tensor& tensor) const {
+    for (Index at = 0; at < tensor.bytes(); at += block_.bytes())
+      device_.copy(block_.data(), tensor.data() + at,
+                   static_cast<std::size_t>(std::min(block_.bytes(), tensor.bytes() - at)), stream_);
+  }
+
+ private:
+  Device& device_;
+  Stream stream_;
+  Tensor block_;
+};
+
+/// The arrays of one problem.
 class Arrays {
  public:
-  Arrays(const ConvProblem& problem, const Backend& backend)
-      : pass_(problem.pass), then_(problem.activation()), allocator_(std::make_shared<Allocator>(backend.device())) {
+  Arrays(const ConvProblem& problem, DType dtype, const std::shared_ptr<Allocator>& allocator,
+         const RandomBlock& random)
+      : pass_(problem.pass), then_(problem.activation()), stream_(allocator->stream()) {
     static constexpr std::string_view x_names = "NCDHW", w_names = "FCDHW";
     const auto unused = static_cast<std::size_t>(3 - problem.spatial);
     const auto array = [&](std::string_view names, Index first, Index second, Index ConvProblem::Side::*extent) {
       Shape shape{{names[0], first}, {names[1], second}};
       for (std::size_t d = unused; d < 3; ++d) shape.push_back({names[d + 2], problem.sides[d].*extent});
-      return Tensor(backend.chosen_dtype(), shape.names(), Box(shape), allocator_, MemoryClass::workspace);
+      const Tensor tensor(dtype, shape.names(), Box(shape), allocator, MemoryClass::workspace, Fill::none);
+      random.fill(tensor);
+      return tensor;
     };
     x_ = array(x_names, problem.batch, problem.channels, &ConvProblem::Side::in);
     w_ = array(w_names, problem.filters, problem.channels / problem.groups, &ConvProblem::Side::kernel);
@@ -33,7 +63,7 @@ class Arrays {
     }
     if (problem.with_bias != 0) {
       const Shape filters{{'F', problem.filters}};
-      bias_ = Tensor(backend.chosen_dtype(), "F", Box(filters), allocator_, MemoryClass::workspace);
+      bias_ = Tensor(dtype, "F", Box(filters), allocator, MemoryClass::workspace);
     }
     ConvProblem described(pass_, windows_, x_.box(), w_.box(), y_.box(), static_cast<bool>(bias_));
     described.apply(then_);
@@ -44,29 +74,32 @@ class Arrays {
 
   void run(Backend& backend) const {
     switch (pass_) {
-      case ConvPass::forward: return backend.fused_conv_forward(windows_, x_, w_, {bias_, then_}, y_, {});
-      case ConvPass::backward_data: return backend.conv_backward_data(windows_, y_, w_, x_, {});
-      case ConvPass::backward_filter: return backend.conv_backward_filter(windows_, x_, y_, w_, Write::over, {});
+      case ConvPass::forward: return backend.fused_conv_forward(windows_, x_, w_, {bias_, then_}, y_, stream_);
+      case ConvPass::backward_data: return backend.conv_backward_data(windows_, y_, w_, x_, stream_);
+      case ConvPass::backward_filter: return backend.conv_backward_filter(windows_, x_, y_, w_, Write::over, stream_);
     }
   }
 
  private:
   ConvPass pass_;
   std::optional<Activation> then_;
-  std::shared_ptr<Allocator> allocator_;
+  Stream stream_;
   std::vector<Window> windows_;
   Tensor x_, w_, y_, bias_;
 };
 
 /// Several sets of arrays for one problem, which are used in turns so that they evict each other from the caches that a
-/// core has for itself. In a network other layers run between two runs of the same layer; an algorithm that is 1.5
-/// times faster on cached arrays may be 1.5 times slower there. There are at most 16 sets. Small arrays may therefore
-/// stay in the caches, as those of small layers do.
+/// core has for itself, or those of a GPU (50 MB on an H100). In a network other layers run between two runs of the
+/// same layer; an algorithm that is 1.5 times faster on cached arrays may be 1.5 times slower there. On the CPU there
+/// are at most 16 sets. Small arrays may therefore stay in the caches, as those of small layers do.
 class Rotation {
  public:
-  Rotation(const ConvProblem& problem, const Backend& backend) {
-    constexpr std::size_t much = std::size_t{32} << 20, most = 16;
-    do sets_.emplace_back(problem, backend);
+  Rotation(const ConvProblem& problem, const Backend& backend, Stream stream) {
+    const bool host = backend.device().host();
+    const std::size_t much = std::size_t{host ? 32U : 128U} << 20U, most = host ? 16 : 64;
+    const auto allocator = std::make_shared<Allocator>(backend.device(), 0, stream);
+    const RandomBlock random(backend.chosen_dtype(), allocator);
+    do sets_.emplace_back(problem, backend.chosen_dtype(), allocator, random);
     while (sets_.size() < most && sets_.size() * sets_.front().bytes() < much);
   }
   const Arrays& next() { return sets_[at_++ % sets_.size()]; }
@@ -105,20 +138,18 @@ int runs_at_once(const Backend& backend) { return backend.device().host() ? 1 : 
 
 /// Runs all candidates in turns. Slow problems get fewer rounds. A candidate is dropped once it cannot win: even its
 /// shortest run is too long, whatever time its core lost to other processes. The race ends when one is left, if asked.
-void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& backend, const RunTimer& timer,
-          bool until_one_is_left) {
+void race(std::vector<Candidate>& all, const ConvProblem& problem, Backend& backend, Stream stream,
+          const RunTimer& given, bool until_one_is_left) {
   constexpr double enough = 0.05, much = 1;  // seconds, in all runs of the fastest candidate
   constexpr int few = 3, most = 15;
   const int at_once = runs_at_once(backend);
-  Rotation rotation(problem, backend);
+  Rotation rotation(problem, backend, stream);
+  const RunTimer timer = given ? given : time_by_stream(backend.device(), stream);
   const auto run = [&](const Candidate& candidate) {
     backend.choose(problem, candidate.algorithm);
-    Timing timing = timer([&] {
+    return timer([&] {
       for (int i = 0; i < at_once; ++i) rotation.next().run(backend);
-      backend.device().finish({});
     });
-    if (!backend.device().host()) timing.lost = 0;  // the thread sleeps while the device computes
-    return timing;
   };
   for (const auto& candidate : all) run(candidate);  // warm-up: creates what later runs reuse
   for (int round = 1;; ++round) {
@@ -171,12 +202,23 @@ Timing time_by_clock(const std::function<void()>& run) {
   return watch.time();
 }
 
-std::string_view measure_fastest(Backend& backend, const ConvProblem& problem, const RunTimer& timer) {
+RunTimer time_by_stream(Device& device, Stream stream) {
+  if (device.host()) return time_by_clock;
+  return [&device, stream](const std::function<void()>& run) {
+    const Event start = device.mark(stream);
+    run();
+    const Event end = device.mark(stream);
+    device.finish(stream);
+    return Timing{device.seconds(start, end), 0};
+  };
+}
+
+std::string_view measure_fastest(Backend& backend, Stream stream, const ConvProblem& problem, const RunTimer& timer) {
   constexpr double doubt = 0.97;
   std::vector<Candidate> all;
   for (const auto algorithm : backend.algorithms(problem)) all.push_back({algorithm});
   require(!all.empty(), "the backend must have an algorithm to choose for the problem");
-  race(all, problem, backend, timer, true);
+  race(all, problem, backend, stream, timer, true);
   const double best = least_median(all);
   const auto fastest = std::find_if(all.begin(), all.end(),
                                     [&](const Candidate& candidate) { return doubt * candidate.median() <= best; });
@@ -185,9 +227,10 @@ std::string_view measure_fastest(Backend& backend, const ConvProblem& problem, c
   return fastest->algorithm;
 }
 
-double time_algorithm(Backend& backend, const ConvProblem& problem, std::string_view algorithm, const RunTimer& timer) {
+double time_algorithm(Backend& backend, Stream stream, const ConvProblem& problem, std::string_view algorithm,
+                      const RunTimer& timer) {
   std::vector<Candidate> one{{algorithm}};
-  race(one, problem, backend, timer, false);
+  race(one, problem, backend, stream, timer, false);
   return one.front().median() / runs_at_once(backend);
 }
 

@@ -37,7 +37,7 @@ class ConvOperator final : public Operator {
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
-  bool takes_activation() const override { return true; }
+  TakesActivation takes_activation(const Activation& /*f*/) const override { return TakesActivation::where_fused; }
   std::vector<Algorithm> algorithms() const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   /// The output's channels are not the input's, so they are whole.
@@ -175,6 +175,12 @@ constexpr MemoryPasses passes_of_norm(bool statistics) {
   return statistics ? MemoryPasses{.x = 2, .y = 1, .dx = 3, .dy = 2} : MemoryPasses{};
 }
 
+/// What a normalization takes along: ReLU, since most networks have it there. Its backward reads y to see where ReLU
+/// passed a gradient on.
+constexpr TakesActivation taken_by_norm(const Activation& f) {
+  return f.kind == Activation::Kind::relu ? TakesActivation::both : TakesActivation::no;
+}
+
 /// y = scale[C] * (x - mean[C]) / sqrt(variance[C] + epsilon) + shift[C], with the statistics of the batch in training
 /// and running statistics in evaluation (Ioffe and Szegedy 2015).
 class BatchNormOperator final : public Operator {
@@ -187,6 +193,7 @@ class BatchNormOperator final : public Operator {
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   bool depends_on_microbatches() const override { return true; }
   MemoryPasses memory_passes(bool training) const override { return passes_of_norm(training); }
+  TakesActivation takes_activation(const Activation& f) const override { return taken_by_norm(f); }
   HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
   const BatchNorm& norm() const { return norm_; }
   /// Returns the axes that shard x and over which statistics are summed. Throws Error for an axis that the grid lacks.
@@ -207,6 +214,7 @@ class GroupNormOperator final : public Operator {
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   MemoryPasses memory_passes(bool /*training*/) const override { return passes_of_norm(true); }
+  TakesActivation takes_activation(const Activation& f) const override { return taken_by_norm(f); }
   HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
   const GroupNorm& norm() const { return norm_; }
 
@@ -233,7 +241,9 @@ class LinearOperator final : public Operator {
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
   Kept keeps() const override;
-  bool takes_activation() const override { return !linear_.activation; }
+  TakesActivation takes_activation(const Activation& /*f*/) const override {
+    return linear_.activation ? TakesActivation::no : TakesActivation::where_fused;
+  }
   const Linear& linear() const { return linear_; }
 
  private:
@@ -259,7 +269,7 @@ class ActivationOperator final : public ElementwiseOperator {
   std::string describe() const override;
   /// The backward reads dy and what it kept, and writes dx.
   MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 1, .dx = 1, .dy = 2}; }
-  const Activation& activation() const { return f_; }
+  std::optional<Activation> activation() const override { return f_; }
 
  private:
   Activation f_;
@@ -270,6 +280,11 @@ class AddOperator final : public ElementwiseOperator {
  public:
   std::string_view kind() const override { return "add"; }
   int inputs() const override { return 2; }
+  bool overwrites_input() const override { return true; }
+  bool hands_on_gradient() const override { return true; }
+  TakesActivation takes_activation(const Activation& f) const override {
+    return f.kind == Activation::Kind::relu ? TakesActivation::forward : TakesActivation::no;
+  }
 };
 
 /// y[N C1+C2+... ...] = the channels of x1[N C1 ...], x2[N C2 ...], ...

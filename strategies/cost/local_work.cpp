@@ -31,6 +31,9 @@ std::string halo(const std::optional<Halo>& halo, int rank) {
 std::string local_work(const LayerPlan& layer, int rank, const Workload& workload) {
   std::string text = fmt::format("{} {} {}{}:", layer.op->kind(), layer.op->describe(), name(workload.dtype),
                                  workload.training ? "" : " evaluation");
+  if (layer.takes() > TakesActivation::where_fused) text += fmt::format(" then {}", name(layer.then->kind));
+  if (layer.hands_on && !layer.taken_along) text += " hands dy on";
+  if (layer.taken_along) text += layer.hands_on ? " computed before" : " forward computed before";
   const bool back = workload.training;
   for (std::size_t i = 0; i < layer->at.x.size(); ++i)
     text += fmt::format(" x {}{}{}{}", extents(layer->at.x[i].owned(rank)),

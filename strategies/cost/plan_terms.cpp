@@ -57,6 +57,7 @@ class Grouping {
   struct KnownBinding {
     const LayerBinding* smaller;
     bool recompute;
+    LayerPlan::Fusion fusion;
     int number;
   };
   /// The terms made so far. It holds many small objects that are freed together, so they share one memory resource.
@@ -135,7 +136,8 @@ class Grouping {
     const LayerBinding* smaller = larger_share == 1 ? nullptr : plan_.layers_of(replica, true)[i].binding.get();
     const auto [begin, end] = cache.bindings.equal_range(layer.binding.get());
     const auto bound = std::find_if(begin, end, [&](const auto& each) {
-      return each.second.smaller == smaller && each.second.recompute == layer.recompute;
+      return each.second.smaller == smaller && each.second.recompute == layer.recompute &&
+             each.second.fusion == layer.fusion();
     });
     if (bound != end && layer.sends_to_stages.empty()) return bound->second.number;
     const int larger = terms_number(cache, index, replica, false);
@@ -144,7 +146,7 @@ class Grouping {
     const auto [found, inserted] = cache.sizes.try_emplace(sizes, static_cast<int>(terms_.distinct.size()));
     if (inserted) terms_.distinct.push_back({sizes.first, sizes.second, larger_share});
     if (layer.sends_to_stages.empty())
-      cache.bindings.insert({layer.binding.get(), {smaller, layer.recompute, found->second}});
+      cache.bindings.insert({layer.binding.get(), {smaller, layer.recompute, layer.fusion(), found->second}});
     return found->second;
   }
 

@@ -61,7 +61,9 @@ AxisSet uneven(const ProductPlan& product) {
 }  // namespace
 
 bool equivalent_cost(const LayerPlan& a, const LayerPlan& b) {
-  if (a.recompute != b.recompute || !a.sends_to_stages.empty() || !b.sends_to_stages.empty()) return false;
+  if (a.recompute != b.recompute || a.fusion() != b.fusion() || !a.sends_to_stages.empty() ||
+      !b.sends_to_stages.empty())
+    return false;
   return a.binding == b.binding || (equal_operators(*a.op, *b.op) && *a.binding == *b.binding);
 }
 

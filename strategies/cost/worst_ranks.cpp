@@ -3,6 +3,8 @@
 #include "partita/strategies/cost/estimate.hpp"
 #include "strategies/cost/representatives.hpp"
 #include "strategies/cost/symmetry.hpp"
+#include "strategies/plan/memory_replay.hpp"
+#include "strategies/plan/traffic.hpp"
 
 #include <algorithm>
 
@@ -17,7 +19,8 @@ WorstRanks worst_ranks(const Plan& plan) {
     for (const int grid_rank : representatives(grid, irregular_axes(plan, stage))) {
       if (representative_rank(grid, grid_rank, symmetric) != grid_rank) continue;
       const int rank = grid.first_rank() + grid_rank;
-      if (const MemoryPeak memory = peak_memory(program, rank); memory.total > worst.memory.total) {
+      if (const MemoryPeak memory = replay_memory(program, rank, state_memory(plan, rank), {});
+          memory.total > worst.memory.total) {
         worst.memory = memory;
         worst.memory_rank = rank;
       }

@@ -92,6 +92,8 @@ class Binder {
                             .in_place = false,
                             .follows = false,
                             .then = {},
+                            .taken_along = false,
+                            .hands_on = false,
                             .binding = known.binding});
     leaving_.push_back(known.leaving);
   }

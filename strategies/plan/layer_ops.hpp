@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partita/strategies/plan/step.hpp"
+#include "strategies/plan/step.hpp"
 
 #include <span>
 

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "strategies/plan/memory_replay.hpp"
+#include "strategies/plan/step.hpp"
 
 #include <algorithm>
 
@@ -85,9 +86,6 @@ MemoryUse state_memory(const Plan& plan, int world_rank) {
 
 MemoryPeak peak_memory(const Plan& plan, int rank, const MemoryUse& held, const MessageMemory& messages) {
   return replay_memory(StepProgram(plan, plan.stage_of_rank(rank)), rank, held, messages);
-}
-MemoryPeak peak_memory(const StepProgram& program, int rank) {
-  return replay_memory(program, rank, state_memory(program.plan(), rank), {});
 }
 MemoryPeak peak_memory(const Plan& plan, int rank) { return peak_memory(plan, rank, state_memory(plan, rank)); }
 

@@ -1,8 +1,8 @@
 #include "strategies/plan/memory_replay.hpp"
 
-#include "partita/strategies/plan/step.hpp"
 #include "strategies/plan/memory_tracker.hpp"
 #include "strategies/plan/stage_layers.hpp"
+#include "strategies/plan/step.hpp"
 
 #include <array>
 #include <unordered_map>
@@ -95,12 +95,7 @@ class Replay {
       case start_backward: return run_start_backward(op.layer);
       case backward_filter: return run_backward_filter(layer(op.layer));
       case backward_data: return run_backward_data(op.layer);
-      case redistribute_dx: {
-        const Buffer gradient = convert_layout(at(op.layer).work[part], layer(op.layer)->redistribute_dx[part]);
-        auto& sum = at(producer(op)).gradient;
-        if (!sum) sum = gradient;
-        return;
-      }
+      case redistribute_dx: return add_gradient(op, part);
 
       case release_work: at(op.layer).work.clear(), at(op.layer).y = {}; return;
       case release_dy: at(op.layer).dy = {}; return;
@@ -151,11 +146,24 @@ class Replay {
     }
   }
 
+  /// Adds the gradient of an input to that from other readers: in its memory, unless somebody else holds it, as an
+  /// addition hands one gradient on to both its inputs.
+  void add_gradient(const StepOp& op, std::size_t part) {
+    const auto& steps = layer(op.layer)->redistribute_dx[part];
+    const Buffer gradient = convert_layout(at(op.layer).work[part], steps);
+    Buffer& sum = at(producer(op)).gradient;
+    if (!sum)
+      sum = gradient;
+    else if (sum.use_count() > 1)
+      sum = hold(MemoryClass::activations,
+                 volume(steps.empty() ? layer(op.layer)->at.dx[part] : steps.back().to) * element_);
+  }
+
   void finish_transfers() {
     m_->sent.clear();
     leaving_.clear();
     for (auto& [layer, gradient, packs] : m_->arriving_gradients)
-      if (!at(layer).gradient) at(layer).gradient = gradient;
+      at(layer).gradient = gradient;  // what was there is added to it
     m_->arriving_gradients.clear();
   }
 
@@ -239,7 +247,7 @@ class Replay {
 
   void run_forward(int i) {
     const LayerPlan& layer = this->layer(i);
-    const Kept keeps = layer.op->keeps();
+    const Kept keeps = layer.keeps();
     LayerTensors& tensors = at(i);
     tensors.y = layer.inputs.empty() ? m_->images
                 : layer.in_place     ? tensors.work.front()
@@ -290,7 +298,7 @@ class Replay {
     const LayerPlan& layer = this->layer(i);
     LayerTensors& tensors = at(i);
     for (const auto& layout : layer->at.dx)
-      tensors.work.push_back(hold(MemoryClass::activations, volume(layout) * element_));
+      tensors.work.push_back(layer.hands_on ? tensors.dy : hold(MemoryClass::activations, volume(layout) * element_));
     tensors.dy_halo = {};
     multiply(layer, 1);
     if (layer->at.dy_halo || !layer->at.x_halo) return;

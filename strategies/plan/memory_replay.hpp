@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/strategies/plan/memory.hpp"
+#include "strategies/plan/step.hpp"
 
 namespace partita {
 

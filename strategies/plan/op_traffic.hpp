@@ -1,7 +1,7 @@
 #pragma once
 
-#include "partita/strategies/plan/step.hpp"
 #include "partita/strategies/plan/traffic.hpp"
+#include "strategies/plan/step.hpp"
 
 #include <optional>
 #include <string_view>

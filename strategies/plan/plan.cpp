@@ -242,6 +242,18 @@ TransferPlan StageBoundary::transfer(int rank, bool back) const {
   return plan;
 }
 
+LayerPlan::Fusion LayerPlan::fusion() const {
+  Fusion fusion{taken_along, hands_on, {}};
+  if (takes() > TakesActivation::where_fused) fusion.then = then->kind;
+  return fusion;
+}
+
+Kept LayerPlan::keeps() const {
+  Kept kept = op->keeps();
+  kept.y = kept.y || takes() == TakesActivation::both;
+  return kept;
+}
+
 int Plan::stage_of_rank(int rank) const {
   int stage = 0;
   while (rank >= grids[stage].first_rank() + grids[stage].size()) ++stage;

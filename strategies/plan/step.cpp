@@ -1,4 +1,4 @@
-#include "partita/strategies/plan/step.hpp"
+#include "strategies/plan/step.hpp"
 
 #include "partita/base/error.hpp"
 #include "strategies/plan/layer_ops.hpp"
@@ -10,13 +10,6 @@
 #include <tuple>
 
 namespace partita {
-
-std::string_view name(StepOp::Kind kind) {
-#define PARTITA_NAME(NAME) #NAME,
-  static constexpr auto names = std::to_array<std::string_view>({PARTITA_STEP_OPS(PARTITA_NAME)});
-#undef PARTITA_NAME
-  return names.at(static_cast<std::size_t>(kind));
-}
 
 namespace {
 

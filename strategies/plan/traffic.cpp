@@ -1,4 +1,4 @@
-#include "partita/strategies/plan/traffic.hpp"
+#include "strategies/plan/traffic.hpp"
 
 #include "strategies/plan/layer_ops.hpp"
 #include "strategies/plan/op_traffic.hpp"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace partita {
@@ -12,12 +13,24 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
   std::map<std::string, int> numbers;
   const auto shapes = whole.shapes(1);
   std::vector<bool> trains;  // by layer: whether it or a layer before it has trained weights
+  std::vector<std::vector<int>> readers(whole.layers().size());
+  for (int i = 0; i < static_cast<int>(whole.layers().size()); ++i)
+    for (const int input : whole.layers()[i].inputs) readers[input].push_back(i);
+  // The activation behind a layer that computes it.
+  const auto taken = [&](int i) -> std::optional<Activation> {
+    if (readers[i].size() != 1) return std::nullopt;
+    const auto f = whole.layers()[readers[i].front()].op->activation();
+    return f && whole.layers()[i].op->takes_activation(*f) > TakesActivation::where_fused ? f : std::nullopt;
+  };
   for (int i = 0; i < static_cast<int>(whole.layers().size()); ++i) {
     const Layer& layer = whole.layers()[i];
     const auto inputs = whole.inputs_of(i, shapes);
     const auto weights = layer.op->weights(inputs);
     trains.push_back(std::any_of(weights.begin(), weights.end(), [](const WeightSpec& w) { return w.trained; }));
     std::string text = std::to_string(layer.like);
+    if (const auto f = taken(i)) text += fmt::format(" then {}", name(f->kind));
+    if (layer.op->activation() && taken(layer.inputs.front()))
+      text += fmt::format(" after {}", whole.layers()[layer.inputs.front()].op->kind());
     std::vector<Value> producers;
     for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
       const auto producer = static_cast<std::size_t>(layer.inputs[k]);

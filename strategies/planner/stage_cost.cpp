@@ -64,6 +64,7 @@ StagePartitionCost::StagePartitionCost(const Plan& plan, const Machine& machine,
   add_links(plan, machine);
   add_layers(plan, machine, times);
   add_outputs(plan);
+  add_parted(plan, machine, times);
 }
 
 /// Uses the same rates as estimate(): with the links that ranks share, the capacity of the network above them, and
@@ -138,6 +139,28 @@ void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, co
   }
 }
 
+/// Compares the plan with one in which no layer takes an activation along.
+void StagePartitionCost::add_parted(const Plan& plan, const Machine& machine, const KernelTimes& times) {
+  parted_.assign(plan.layers.size() + 1, {});
+  Plan apart = plan;
+  for (LayerPlan& layer : apart.layers) {
+    if (layer.takes() > TakesActivation::where_fused) layer.then.reset();
+    if (layer.taken_along) layer.hands_on = false;
+    layer.taken_along = false;
+  }
+  const PieceCost price(plan, machine, times, splits_backward(schedule_)),
+      price_apart(apart, machine, times, splits_backward(schedule_));
+  LayerCosts costs(plan, price), costs_apart(apart, price_apart);
+  const auto more = [&](int layer) {
+    const LayerCost with = costs.of(layer), without = costs_apart.of(layer);
+    return GroupTimes{without.forward.total() - with.forward.total(),
+                      without.backward_data.total() - with.backward_data.total(),
+                      without.backward_filter.total() - with.backward_filter.total()};
+  };
+  for (int i = 1; i < static_cast<int>(plan.layers.size()); ++i)
+    if (plan.layers[i].taken_along && plan.layers[i].inputs.front() == i - 1) parted_[i] = {more(i - 1), more(i)};
+}
+
 void StagePartitionCost::count_actions() {
   const auto groups = static_cast<std::size_t>(schedule_.groups());
   Schedule apart;               // has one stage for each group of each stage
@@ -163,7 +186,9 @@ void StagePartitionCost::count_actions() {
 double StagePartitionCost::boundary_seconds(int layer) const { return boundary_seconds_[layer]; }
 
 double StagePartitionCost::seconds(int first, int end) const {
-  return difference(forward_, first, end) + difference(data_, first, end) + difference(filter_, first, end) +
+  const auto all = [](const GroupTimes& times) { return times.forward + times.backward_data + times.backward_filter; };
+  return all(parted_[first].after) + all(parted_[end].before) + difference(forward_, first, end) +
+         difference(data_, first, end) + difference(filter_, first, end) +
          (1 - farthest().overlap) * (boundary_seconds(first) + boundary_seconds(end));
 }
 
@@ -189,6 +214,11 @@ StagePartitionCost::Groups StagePartitionCost::groups(const std::vector<int>& en
     groups.times.push_back({difference(forward_, first, end), difference(data_, first, end),
                             difference(filter_, first, end), difference(reduce_, first, end),
                             difference(step_, first, end)});
+    for (const GroupTimes& parted : {parted_[first].after, parted_[end].before}) {
+      groups.times.back().forward += parted.forward;
+      groups.times.back().backward_data += parted.backward_data;
+      groups.times.back().backward_filter += parted.backward_filter;
+    }
   }
   add_transfers(ends, groups, edges);
   return groups;

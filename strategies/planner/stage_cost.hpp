@@ -54,6 +54,7 @@ class StagePartitionCost {
   void add_layers(const Plan& plan, const Machine& machine, const KernelTimes& times);
   void add_links(const Plan& plan, const Machine& machine);
   void add_outputs(const Plan& plan);
+  void add_parted(const Plan& plan, const Machine& machine, const KernelTimes& times);
   void count_actions();
 
   struct Boundary {
@@ -86,6 +87,12 @@ class StagePartitionCost {
   // Prefix sums over layers, in bytes: held for the whole step; held per microbatch in flight; held by recomputed
   // layers of the one microbatch that is being recomputed.
   std::vector<Index> kept_, under_way_, recomputed_;
+  /// What a boundary before a layer costs more in one microbatch if it parts an activation from the layer that would
+  /// take it along: in the group that ends, and in the one that begins.
+  struct Parted {
+    GroupTimes before{0, 0, 0}, after{0, 0, 0};
+  };
+  std::vector<Parted> parted_;            // by layer
   std::vector<double> boundary_seconds_;  // by layer: seconds to transfer what crosses a stage boundary before it
   std::vector<Sent> sent_;                // by layer
 };

@@ -29,6 +29,30 @@ TEST(Relu, ClampsAndMasks) {
   }
 }
 
+TEST(Sum, IsRoundedOnceAndMayOverwrite) {
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(2);
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+      for (const Index width : {0, 1, 13})
+        for (const bool relu : {false, true}) {
+          const Box box(Shape{{'N', 2}, {'C', 3}, {'W', width}});
+          const Tensor a = random.tensor(dtype, "NCW", box), b = random.tensor(dtype, "NCW", box), y = a.like(box);
+          const Tensor expected = a.like(box);
+          for (Index i = 0; i < a.volume(); ++i) {
+            expected.set(i, a.get(i) + b.get(i));
+            if (relu) expected.set(i, std::max(expected.get(i), 0.0));
+          }
+          backend->sum(a, b, relu, y, {});
+          backend->sum(a, b, relu, a, {});
+          for (Index i = 0; i < a.volume(); ++i) {
+            EXPECT_EQ(y.get(i), expected.get(i));
+            EXPECT_EQ(a.get(i), expected.get(i));
+          }
+        }
+  }
+}
+
 TEST(Activation, KeepsWhatIsNotANumber) {
   using Kind = Activation::Kind;
   const Box box(Shape{{'N', 1}, {'C', 1}});

@@ -28,7 +28,7 @@ class Ways : public ReferenceBackend {
   }
 
   /// Measures the problem by this clock.
-  std::string_view fastest(const ConvProblem& problem) { return measure_fastest(*this, problem, timer()); }
+  std::string_view fastest(const ConvProblem& problem) { return measure_fastest(*this, {}, problem, timer()); }
   RunTimer timer() {
     return [this](const std::function<void()>& run) {
       run();
@@ -66,8 +66,8 @@ TEST(MeasureFastest, ARunThatTheHostInterruptedDoesNotDecide) {
 
 TEST(TimeAlgorithm, IsTheMedianOfOneAlgorithm) {
   Ways ways(0.04, 0.01, 0.08);
-  EXPECT_NEAR(time_algorithm(ways, small(), "a", ways.timer()), 0.04, 1e-12);
-  EXPECT_NEAR(time_algorithm(ways, small(), "b", ways.timer()), 0.01, 1e-12);
+  EXPECT_NEAR(time_algorithm(ways, {}, small(), "a", ways.timer()), 0.04, 1e-12);
+  EXPECT_NEAR(time_algorithm(ways, {}, small(), "b", ways.timer()), 0.01, 1e-12);
 }
 
 TEST(MeasureFastest, OneLuckyRunDoesNotDecide) {

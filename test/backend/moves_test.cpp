@@ -49,6 +49,14 @@ BoxMove drawn_move(const Tensor& from, const Tensor& to, Combine combine, std::m
   return move;
 }
 
+void move_on(test::Runner runner, std::span<const BoxMove> moves) {
+  switch (runner) {
+    case test::Runner::cpu: return run_moves(test::HostLauncher{}, moves, {});
+    case test::Runner::emulated: return test::emulated_moves(moves);
+    case test::Runner::card: return test::card()->move(moves, {});
+  }
+}
+
 TEST(Moves, AreThoseOfTheCpuBitForBit) {
   std::mt19937_64 random(7);
   const std::array all{DType::f64, DType::f32, DType::bf16, DType::f16, DType::i32};
@@ -67,12 +75,9 @@ TEST(Moves, AreThoseOfTheCpuBitForBit) {
     host_device().move({&move, 1}, {});
     const Tensor start = other.like(other.box());
     std::memcpy(start.data(), other.data(), static_cast<std::size_t>(to.bytes()));
-    for (const bool on_gpu : {false, true}) {
+    for (const test::Runner runner : test::runners()) {
       std::memcpy(other.data(), start.data(), static_cast<std::size_t>(to.bytes()));
-      if (on_gpu)
-        test::emulated_moves({&same, 1});
-      else
-        run_moves(test::HostLauncher{}, {&same, 1}, {});
+      move_on(runner, {&same, 1});
       EXPECT_EQ(std::memcmp(to.data(), other.data(), static_cast<std::size_t>(to.bytes())), 0)
           << name(from.dtype()) << " to " << name(to_type) << ", combined as " << static_cast<int>(combine);
     }
@@ -109,9 +114,11 @@ TEST(Moves, CopyRowsInUnitsOfAllSizes) {
       return to;
     };
     const Tensor to = into_copy([](std::span<const BoxMove> one) { host_device().move(one, {}); });
-    for (const Tensor& other : {into_copy([](auto one) { run_moves(test::HostLauncher{}, one, {}); }),
-                                into_copy([](auto one) { test::emulated_moves(one); })})
-      EXPECT_EQ(std::memcmp(to.data(), other.data(), static_cast<std::size_t>(to.bytes())), 0) << name(dtype);
+    for (const test::Runner runner : test::runners())
+      EXPECT_EQ(std::memcmp(to.data(), into_copy([&](auto one) { move_on(runner, one); }).data(),
+                            static_cast<std::size_t>(to.bytes())),
+                0)
+          << name(dtype);
   }
   for (const std::size_t bytes : {2, 4, 8, 16}) EXPECT_GT(moves_in_units[bytes], 100) << bytes;
 }

@@ -121,7 +121,7 @@ void expect_as_two_passes(Backend& backend, const Part& part, F&& value) {
   const Tensor statistics = statistics_of(backend, x, shape.parts, shape.groups, epsilon);
   const Tensor sums = norm_numbers(x, 2, shape.parts, shape.channels, MemoryClass::workspace),
                grouped = norm_numbers(x, 2, shape.parts, shape.groups, MemoryClass::workspace);
-  backend.norm_forward(x, statistics, scale, shift, y, {});
+  backend.norm_forward(x, statistics, scale, shift, false, y, {});
   backend.channel_gradient_sums(x, dy, statistics, sums, {});
   backend.group_channels(sums, scale, grouped, {});
   backend.norm_backward(x, dy, statistics, grouped, true, scale, shape.volume() / (shape.parts * shape.groups), dx, {});
@@ -190,7 +190,7 @@ TEST(NormMean, MomentsAddUpInAnyOrder) {
             const auto error = static_cast<double>(1e-13L * right_variance + of_mean * right_mean * right_mean);
             for (const bool neighbors : {false, true}) {
               const Tensor found = norm_numbers(moments[0], 3, 1, 1, MemoryClass::workspace);
-              backend->norm_statistics(added(moments, neighbors), count, epsilon, found, {});
+              backend->norm_statistics(added(moments, neighbors), count, epsilon, {}, found, {});
               EXPECT_NEAR(found.get(0), static_cast<double>(right_mean), 1e-15 * (1 + std::abs(mean)));
               EXPECT_NEAR(found.get(1), static_cast<double>(right_variance), error);
             }
@@ -229,7 +229,7 @@ TEST(NormMean, EqualElementsGiveTheShift) {
         ASSERT_EQ(norm_number(statistics, 0).get(i), x.get(0));
         ASSERT_LE(norm_number(statistics, 1).get(i), 0x1p-90 * x.get(0) * x.get(0));
       }
-      backend.norm_forward(x, statistics, scale, shift, y, {});
+      backend.norm_forward(x, statistics, scale, shift, false, y, {});
       for (Index i = 0; i < part.shape.volume(); ++i)
         ASSERT_EQ(y.get(part.place(i)), shift.get(part.shape.channel(i))) << value;
     }

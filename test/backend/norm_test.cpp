@@ -184,7 +184,7 @@ TEST_P(Norm, ForwardAndBackwardAreTheirFormulas) {
             const Tensor statistics = drawn_numbers(random, x, 3, parts, groups),
                          sums = drawn_numbers(random, x, 2, parts, groups), y = x.like(box), dx = x.like(box);
             constexpr Index count = 7;
-            backend->norm_forward(x, statistics, scale, shift, y, {});
+            backend->norm_forward(x, statistics, scale, shift, false, y, {});
             backend->norm_backward(x, dy, statistics, sums, scaled, scale, count, dx, {});
             naive::for_elements(x, [&](const naive::At& at, Index i) {
               const double g = scale.get(at[1] - box[1].lo), r = number(statistics, 2, at, box);
@@ -194,6 +194,42 @@ TEST_P(Norm, ForwardAndBackwardAreTheirFormulas) {
               EXPECT_NEAR(dx.get(i), r * (g * dy.get(i) - (scaled ? 1 : g) * rest), 4 * tolerance(GetParam()));
             });
           }
+  }
+}
+
+TEST_P(Norm, ReluIsComputedWithIt) {
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(6);
+    for (const Box& box : boxes())
+      for (const Index parts : parts_of(box)) {
+        SCOPED_TRACE(fmt::format("{} in {} parts", box.print(), parts));
+        const auto dims = names[box.dims()];
+        const Index groups = box.extent(1);
+        const Tensor x = random.tensor(GetParam(), dims, box), dy = random.tensor(GetParam(), dims, box);
+        const Box channels(Shape{{'C', groups}});
+        const Tensor scale = random.tensor(GetParam(), "C", channels), shift = random.tensor(GetParam(), "C", channels);
+        const Tensor statistics = drawn_numbers(random, x, 3, parts, groups),
+                     totals = drawn_numbers(random, x, 2, parts, groups);
+        const Tensor y = x.like(box), apart = x.like(box), passed = x.like(box);
+        backend->norm_forward(x, statistics, scale, shift, true, y, {});
+        backend->norm_forward(x, statistics, scale, shift, false, apart, {});
+        for (Index i = 0; i < y.volume(); ++i) {
+          ASSERT_EQ(y.get(i), std::max(apart.get(i), 0.0));
+          passed.set(i, y.get(i) > 0 ? dy.get(i) : 0);
+        }
+        std::vector<Tensor> sums, dx;
+        for (const MaskedGradient& gradient : {MaskedGradient(dy, y), MaskedGradient(passed)}) {
+          sums.push_back(norm_numbers(x, 2, parts, groups, MemoryClass::workspace));
+          dx.push_back(x.like(box));
+          backend->channel_gradient_sums(x, gradient, statistics, sums.back(), {});
+          backend->norm_backward(x, gradient, statistics, totals, false, scale, 7, dx.back(), {});
+        }
+        for (Index i = 0; i < sums[0].volume(); ++i)
+          ASSERT_NEAR(sums[0].get(i), sums[1].get(i), 1e-13 * (1 + std::abs(sums[1].get(i))));
+        for (Index i = 0; i < dx[0].volume(); ++i)
+          ASSERT_NEAR(dx[0].get(i), dx[1].get(i), tolerance(GetParam()) * (1 + std::abs(dx[1].get(i))));
+      }
   }
 }
 
@@ -220,15 +256,47 @@ TEST(NormNumbers, GroupsAndPartsAddUp) {
             }
           }
         }
-        for (Index c = 0; c < channels; ++c) total.set(c, 5);
-        backend->add_parts(sums, 1, total, {});
-        for (Index c = 0; c < channels; ++c) {
-          double sum = 5;
-          for (Index n = 0; n < parts; ++n) sum += sums.at({1, n, c});
-          EXPECT_NEAR(total.get(c), sum, 1e-14);
+        const Tensor other = total.like(total.box());
+        for (const Write write : {Write::over, Write::add}) {
+          for (Index c = 0; c < channels; ++c) total.set(c, 5), other.set(c, -7);
+          backend->norm_weight_gradients(sums, total, other, write, {});
+          for (Index c = 0; c < channels; ++c) {
+            double of_scale = write == Write::add ? 5 : 0, of_shift = write == Write::add ? -7 : 0;
+            for (Index n = 0; n < parts; ++n) of_scale += sums.at({1, n, c}), of_shift += sums.at({0, n, c});
+            EXPECT_NEAR(total.get(c), of_scale, 1e-14);
+            EXPECT_NEAR(other.get(c), of_shift, 1e-14);
+          }
         }
       }
   }
+}
+
+TEST(NormNumbers, RunningStatisticsAdvance) {
+  for (const auto& backend : test::all_types())
+    for (const DType dtype : {DType::f64, DType::f32})
+      for (const Index count : {6, 1, 0}) {
+        SCOPED_TRACE(fmt::format("{}, {}, {} elements", backend->name(), name(dtype), count));
+        Generator random(8);
+        const Tensor x = random.tensor(DType::f64, "NC", Box(Shape{{'N', 1}, {'C', 5}}));
+        const Tensor moments = norm_numbers(x, 4, 1, 5, MemoryClass::workspace),
+                     found = norm_numbers(x, 3, 1, 5, MemoryClass::workspace);
+        for (Index c = 0; c < 5; ++c) {  // of numbers with mean 0.3 c and variance 2
+          const double n = static_cast<double>(count), mean = 0.3 * static_cast<double>(c);
+          moments.set(c, n * mean);
+          moments.set(c + 5, 0);
+          moments.set(c + 10, n * (2 + mean * mean));
+          moments.set(c + 15, 0);
+        }
+        const Tensor mean = random.tensor(dtype, "C", Box(Shape{{'C', 5}})), variance = mean.like(mean.box());
+        std::vector<double> before;
+        for (Index c = 0; c < 5; ++c) before.push_back(mean.get(c)), variance.set(c, 1);
+        backend->norm_statistics(moments, count, 0.25, {mean, variance, 0.75, 0.5}, found, {});
+        for (Index c = 0; c < 5; ++c) {
+          const double of_mean = count == 0 ? 0 : 0.3 * static_cast<double>(c), of_variance = count == 0 ? 1 : 2;
+          EXPECT_NEAR(mean.get(c), 0.75 * before[static_cast<std::size_t>(c)] + 0.5 * of_mean, 1e-6);
+          EXPECT_NEAR(variance.get(c), 0.75 + 0.5 * of_variance * (count == 6 ? 6.0 / 5 : 1), 1e-6);
+        }
+      }
 }
 
 // The mean of d^2 may be below the square of the mean of d, by rounding; then the variance is 0.
@@ -248,7 +316,7 @@ TEST(NormNumbers, StatisticsAreTheirFormulas) {
     }
     for (const Index count : {3, 0}) {
       backend->norm_moments(sums, centers, count, count, moments, {});
-      backend->norm_statistics(moments, count, 0.25, found, {});
+      backend->norm_statistics(moments, count, 0.25, {}, found, {});
       for (Index i = 0; i < 6; ++i) {
         const double d = count == 0 ? 0 : first[i] / 3;
         const double variance = count == 0 ? 1 : std::max(second[i] / 3 - d * d, 0.0);
@@ -292,8 +360,8 @@ TEST(NormNumbers, ThereMayBeNoChannels) {
     backend->channel_centers(x, centers, {});
     backend->channel_sums(x, centers, sums, {});
     backend->norm_moments(sums, centers, 6, 6, moments, {});
-    backend->norm_statistics(moments, 6, 0.1, of, {});
-    backend->norm_forward(x, of, none, none, y, {});
+    backend->norm_statistics(moments, 6, 0.1, {}, of, {});
+    backend->norm_forward(x, of, none, none, false, y, {});
     backend->channel_gradient_sums(x, y, of, sums, {});
     backend->norm_backward(x, y, of, sums, false, none, 6, y, {});
     EXPECT_EQ(y.volume(), 0);
@@ -308,7 +376,7 @@ struct BatchNorm {
   double loss(const Tensor& x, const Tensor& dy) {
     const Tensor y = x.like(x.box());
     statistics = test::statistics_of(backend, x, 1, x.extent('C'), 1e-3);
-    backend.norm_forward(x, statistics, scale, shift, y, {});
+    backend.norm_forward(x, statistics, scale, shift, false, y, {});
     return dot(y, dy);
   }
 

@@ -142,6 +142,30 @@ TEST(Update, FollowsThePapers) {
   }
 }
 
+TEST(Update, RoundsTheCopyThatKernelsRead) {
+  for (const auto& backend : test::all_types())
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      SCOPED_TRACE(fmt::format("{} by {}", name(dtype), backend->name()));
+      const Box box(Shape{{'F', 5}});
+      const Tensor w = test::tensor(DType::f32, "F", box), dw = w.like(box), rounded = test::tensor(dtype, "F", box);
+      for (Index i = 0; i < 5; ++i) {
+        w.set(i, 0.1 * static_cast<double>(i));
+        dw.set(i, 1.0 / 3);
+        rounded.set(i, -1);
+      }
+      Optimizer o = optimizer_of(Method::sgd);
+      o.momentum = 0;
+      WeightPiece piece{.dtype = DType::f32, .count = 3};  // of elements 1 to 3
+      piece.dw = dw.data() + sizeof(float);
+      piece.w = w.data() + sizeof(float);
+      piece.rounded = rounded.data() + size_of(dtype);
+      piece.rounded_type = dtype;
+      backend->update(o, {0.5, 0}, {&piece, 1}, {}, {});
+      const Tensor expected = convert(w, dtype, {});
+      for (Index i = 0; i < 5; ++i) EXPECT_EQ(rounded.get(i), i == 0 || i == 4 ? -1 : expected.get(i));
+    }
+}
+
 /// Returns how far a step of rate 1 moves a weight of 0 with gradient 3, given these squares.
 double moved(Backend& backend, Method method, bool decays, double squares_w, double squares_direction,
              double weight_decay = 0) {

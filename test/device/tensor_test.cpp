@@ -1,5 +1,7 @@
 #include "partita/device/tensor.hpp"
 
+#include "test/support/error_of.hpp"
+
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 
@@ -331,6 +333,15 @@ TEST(Convert, KeepsIntegers) {
   x.set(1, 123456789);
   EXPECT_EQ(convert(x, DType::f64, {}).get(0), -7);
   EXPECT_EQ(convert(convert(x, DType::f64, {}), DType::i32, {}).get(1), 123456789);
+}
+
+TEST(Allocator, RefusesToPassItsLimitButForWorkspace) {
+  const auto allocator = std::make_shared<Allocator>(1000);
+  const auto first = Allocator::allocate(allocator, 600, MemoryClass::activations);
+  test::expect_error([&] { Allocator::allocate(allocator, 401, MemoryClass::halos); },
+                     {"401 more bytes of halos", "1000"});
+  EXPECT_NO_THROW(Allocator::allocate(allocator, 400, MemoryClass::halos));
+  EXPECT_NO_THROW(Allocator::allocate(allocator, 900, MemoryClass::workspace));
 }
 
 TEST(TensorDeathTest, APartOutsideIsRefused) {

@@ -110,7 +110,7 @@ TEST(Problems, OfDilatedAndStridedWindowsAreMeasured) {
       run();
       return Timing{1e-3, 0};
     };
-    measure_fastest(*backend, problem, once);
+    measure_fastest(*backend, {}, problem, once);
     ++measured;
   }
   if (make_backend("auto", DType::f32, 1)->name() == "onednn") {

@@ -126,42 +126,43 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "channel_sums", {x, centers}, {sums});
     Kernels::channel_sums(x, centers, sums, stream);
   }
-  void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
+  void channel_gradient_sums(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics, const Tensor& sums,
                              Stream stream) override {
-    const Touching touching(*declared_, "channel_gradient_sums", {x, dy, statistics}, {sums});
+    const Touching touching(*declared_, "channel_gradient_sums", {x, dy.dy, dy.y, statistics}, {sums});
     Kernels::channel_gradient_sums(x, dy, statistics, sums, stream);
   }
   void group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) override {
     const Touching touching(*declared_, "group_channels", {sums, scale}, {grouped});
     Kernels::group_channels(sums, scale, grouped, stream);
   }
-  void add_parts(const Tensor& sums, Index s, const Tensor& total, Stream stream) override {
-    const Touching touching(*declared_, "add_parts", {sums}, {total});
-    Kernels::add_parts(sums, s, total, stream);
+  void norm_weight_gradients(const Tensor& sums, const Tensor& dscale, const Tensor& dshift, Write write,
+                             Stream stream) override {
+    const Touching touching(*declared_, "norm_weight_gradients", {sums}, {dscale, dshift});
+    Kernels::norm_weight_gradients(sums, dscale, dshift, write, stream);
   }
   void norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count, const Tensor& moments,
                     Stream stream) override {
     const Touching touching(*declared_, "norm_moments", {sums, centers}, {moments});
     Kernels::norm_moments(sums, centers, own, count, moments, stream);
   }
-  void norm_statistics(const Tensor& moments, Index count, double epsilon, const Tensor& statistics,
-                       Stream stream) override {
-    const Touching touching(*declared_, "norm_statistics", {moments}, {statistics});
-    Kernels::norm_statistics(moments, count, epsilon, statistics, stream);
+  void norm_statistics(const Tensor& moments, Index count, double epsilon, const RunningStatistics& running,
+                       const Tensor& statistics, Stream stream) override {
+    const Touching touching(*declared_, "norm_statistics", {moments}, {statistics, running.mean, running.variance});
+    Kernels::norm_statistics(moments, count, epsilon, running, statistics, stream);
   }
   void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
                         Stream stream) override {
     const Touching touching(*declared_, "given_statistics", {mean, variance}, {statistics});
     Kernels::given_statistics(mean, variance, epsilon, statistics, stream);
   }
-  void norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift,
+  void norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift, bool relu,
                     const Tensor& y, Stream stream) override {
     const Touching touching(*declared_, "norm_forward", {x, statistics, scale, shift}, {y});
-    Kernels::norm_forward(x, statistics, scale, shift, y, stream);
+    Kernels::norm_forward(x, statistics, scale, shift, relu, y, stream);
   }
-  void norm_backward(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums, bool scaled,
-                     const Tensor& scale, Index count, const Tensor& dx, Stream stream) override {
-    const Touching touching(*declared_, "norm_backward", {x, dy, statistics, sums, scale}, {dx});
+  void norm_backward(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics, const Tensor& sums,
+                     bool scaled, const Tensor& scale, Index count, const Tensor& dx, Stream stream) override {
+    const Touching touching(*declared_, "norm_backward", {x, dy.dy, dy.y, statistics, sums, scale}, {dx});
     Kernels::norm_backward(x, dy, statistics, sums, scaled, scale, count, dx, stream);
   }
   void spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) override {
@@ -195,6 +196,10 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
   void bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream stream) override {
     const Touching touching(*declared_, "bias_backward", {dy}, {db});
     Kernels::bias_backward(dy, db, write, stream);
+  }
+  void sum(const Tensor& a, const Tensor& b, bool relu, const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "sum", {a, b}, {y});
+    Kernels::sum(a, b, relu, y, stream);
   }
   void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override {
     const Touching touching(*declared_, "activation_forward", {x}, {y});
@@ -293,6 +298,7 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
         const Index bytes = piece.count * size_of(piece.dtype);
         add(piece.dw, bytes, false);
         for (const std::byte* each : {piece.w, piece.state[0], piece.state[1]}) add(each, bytes, true);
+        add(piece.rounded, piece.count * size_of(piece.rounded_type), true);
       }
     }
 

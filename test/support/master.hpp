@@ -7,9 +7,8 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
-#include "partita/train/trainer/trainer.hpp"
 #include "src/comm/threads/threads.hpp"
-#include "src/train/executor/executor.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/random_case.hpp"
 
 #include <gtest/gtest.h>
@@ -104,10 +103,10 @@ inline void draw_biases(Trainer& trainer) {
   for (std::size_t i = 0; i < plan.layers.size(); ++i)
     for (std::size_t j = 0; j < plan.layers[i]->weights.size(); ++j) {
       const auto& spec = plan.layers[i]->weights[j];
-      if (trainer.parameters().layer(i).master.empty()) continue;  // the layer belongs to another stage
+      if (TrainerParts::parameters(trainer).layer(i).master.empty()) continue;  // the layer belongs to another stage
       if (!spec.trained || spec.init != Init::zeros) continue;
       const Random random(9, 100 * i + j);
-      change_on_host(trainer.parameters().layer(i).master[j].local, [&](const Tensor& weight) {
+      change_on_host(TrainerParts::parameters(trainer).layer(i).master[j].local, [&](const Tensor& weight) {
         fill(weight, spec.shape, [&](Index k) { return 0.1 * random.normal(k); });
       });
     }
@@ -118,9 +117,9 @@ inline void nudge_weights(Trainer& trainer) {
   const auto& layers = trainer.plan().layers;
   for (std::size_t i = 0; i < layers.size(); ++i)
     for (std::size_t j = 0; j < layers[i]->weights.size(); ++j) {
-      if (!layers[i]->weights[j].trained || trainer.parameters().layer(i).master.empty()) continue;
+      if (!layers[i]->weights[j].trained || TrainerParts::parameters(trainer).layer(i).master.empty()) continue;
       const Random random(11, 100 * i + j);
-      change_on_host(trainer.parameters().layer(i).master[j].local, [&](const Tensor& weight) {
+      change_on_host(TrainerParts::parameters(trainer).layer(i).master[j].local, [&](const Tensor& weight) {
         for (Index k = 0; k < weight.volume(); ++k)
           weight.set(k, std::nextafter(weight.get(k), random.normal(k) < 0 ? -1e9 : 1e9));
       });
@@ -152,7 +151,7 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   Trainer trainer(drawn.model, strategy, options, comm,
                   processor ? processor(comm) : cpu_processor(comm, make_backend("reference", DType::f64, 1)));
   const auto here = [](const Tensor& tensor) { return on_host(tensor, tensor.stream()); };
-  Executor& executor = trainer.executor(drawn.batch, true);
+  Executor& executor = TrainerParts::executor(trainer, drawn.batch, true);
   executor.keep_outputs(outputs == Outputs::kept);
   draw_biases(trainer);
   if (weights == Weights::nudged) nudge_weights(trainer);
@@ -164,15 +163,15 @@ inline RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Co
   }
   for (std::size_t i = 0; i < drawn.model.layers().size(); ++i) {
     result.outputs.push_back(here(executor.output(i)));
-    for (const auto& dw : trainer.parameters().layer(i).gradient)
-      result.gradients[fmt::format("gradient {} of layer {}", &dw - trainer.parameters().layer(i).gradient.data(), i)] =
-          here(dw);
+    for (const auto& dw : TrainerParts::parameters(trainer).layer(i).gradient)
+      result.gradients[fmt::format("gradient {} of layer {}",
+                                   &dw - TrainerParts::parameters(trainer).layer(i).gradient.data(), i)] = here(dw);
   }
   result.counted = trainer.counter().by_label();
   result.memory = trainer.peak_memory();
   result.predicted = trainer.predicted_memory();
   trainer.counter().set_label("checkpoint");  // gathering a sharded optimizer state is not part of a step
-  result.weights = trainer.parameters().named(trainer.plan(), trainer.gradient_grid(), true);
+  result.weights = TrainerParts::parameters(trainer).named(trainer.plan(), TrainerParts::gradient_grid(trainer), true);
   for (auto& each : result.weights) each.tensor.local = here(each.tensor.local);
   const EpochReport evaluated = trainer.evaluate(data, {});
   result.evaluation = evaluated.loss;

@@ -33,7 +33,7 @@ inline Tensor statistics_of(Backend& backend, const Tensor& x, Index parts, Inde
   backend.group_channels(sums, {}, grouped, {});
   const Index count = x.volume() / std::max<Index>(parts * groups, 1);
   backend.norm_moments(grouped, centers, count, count, moments, {});
-  backend.norm_statistics(moments, count, epsilon, statistics, {});
+  backend.norm_statistics(moments, count, epsilon, {}, statistics, {});
   return statistics;
 }
 

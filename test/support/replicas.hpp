@@ -3,6 +3,7 @@
 // What the tests of replicas on thread ranks and on MPI ranks share.
 
 #include "partita/train/checkpoint/checkpoint.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/master.hpp"
 
 #include <array>
@@ -28,7 +29,7 @@ inline void expect_saved(Trainer& trained, Trainer& loaded, Dataset& data, const
   trained.save(path);
   loaded.load(path, true);
   const auto named = [](Trainer& trainer) {
-    return trainer.parameters().named(trainer.plan(), trainer.gradient_grid(), true);
+    return TrainerParts::parameters(trainer).named(trainer.plan(), TrainerParts::gradient_grid(trainer), true);
   };
   const auto before = named(trained), after = named(loaded);
   const auto here = [](const Tensor& tensor) { return on_host(tensor, tensor.stream()); };

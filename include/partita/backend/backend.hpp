@@ -44,6 +44,8 @@ struct WeightPiece {
   std::byte* w = nullptr;
   std::array<std::byte*, 2> state{};  ///< in the order of Optimizer::states
   bool decays = true;                 ///< weight decay and the scale by norms apply
+  std::byte* rounded = nullptr;       ///< a copy of w in a shorter type, which an update writes too; null: none
+  DType rounded_type = DType::bf16;   ///< bf16 or f16
 };
 
 /// What is done to each element right after it is computed: y = f(sum + bias[c]).
@@ -53,6 +55,26 @@ struct Epilogue {
   Tensor bias;  ///< may be empty
   std::optional<Activation> activation;
 };
+
+/// The gradient of a layer's output, and the output if ReLU was computed with it: then the gradient counts as 0 where
+/// the output is 0.
+struct MaskedGradient {
+  MaskedGradient(Tensor gradient, Tensor passed = {})  // NOLINT(google-explicit-constructor)
+      : dy(std::move(gradient)), y(std::move(passed)) {}
+  Tensor dy;
+  Tensor y;  ///< may be empty
+};
+
+/// The running mean and variance of a normalization. With n elements, of mean m and variance v, they become
+/// keep * mean + add * m and keep * variance + add * v * n/(n-1).
+struct RunningStatistics {
+  Tensor mean, variance;  ///< of one dtype; empty if there are none
+  double keep = 1, add = 0;
+};
+/// Returns what a variance of `count` elements is multiplied by so that it is unbiased.
+constexpr double unbiased(Index count) {
+  return count > 1 ? static_cast<double>(count) / static_cast<double>(count - 1) : 1;
+}
 
 /// The algorithm of a convolution that computes the two halves of its batch one after the other, each with the
 /// algorithm that is chosen for the half. Half a batch needs less scratch memory, so that a faster algorithm may fit;
@@ -147,30 +169,33 @@ class Backend {
   /// the mean is large. Any center near the data keeps it.
   virtual void channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) = 0;
   /// sums[0,n,c] = sum of dy, sums[1,n,c] = sum of dy * xhat
-  virtual void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
-                                     Stream stream) = 0;
+  virtual void channel_gradient_sums(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics,
+                                     const Tensor& sums, Stream stream) = 0;
   /// grouped[s,n,g] = sum over the channels c of group g of scale[c] * sums[s,n,c]; without `scale` if it is empty
   virtual void group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) = 0;
-  /// total[c] += sum over the parts n of sums[s,n,c]
-  virtual void add_parts(const Tensor& sums, Index s, const Tensor& total, Stream stream) = 0;
+  /// From channel_gradient_sums: dscale[c] = sum over the parts n of sums[1,n,c], dshift[c] = sum over n of
+  /// sums[0,n,c]; or += with Write::add.
+  virtual void norm_weight_gradients(const Tensor& sums, const Tensor& dscale, const Tensor& dshift, Write write,
+                                     Stream stream) = 0;
   /// moments[0] + moments[1] = sum of x, moments[2] + moments[3] = sum of x^2, from channel_sums over `own` elements
   /// each and their centers. All ranks together have `count` elements: the four numbers add up over ranks, in any
   /// order, and keep the variance.
   virtual void norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count, const Tensor& moments,
                             Stream stream) = 0;
   /// statistics[0] = mean, statistics[1] = variance, statistics[2] = r, from norm_moments of `count` elements each. If
-  /// `count` is 0, the mean is 0 and the variance is 1.
-  virtual void norm_statistics(const Tensor& moments, Index count, double epsilon, const Tensor& statistics,
-                               Stream stream) = 0;
+  /// `count` is 0, the mean is 0 and the variance is 1. Advances the running statistics, if there are any; then there
+  /// is one part.
+  virtual void norm_statistics(const Tensor& moments, Index count, double epsilon, const RunningStatistics& running,
+                               const Tensor& statistics, Stream stream) = 0;
   /// The same numbers from a mean and a variance of each channel, for one part.
   virtual void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
                                 Stream stream) = 0;
-  /// y = scale[c] * xhat + shift[c]
+  /// y = scale[c] * xhat + shift[c], then ReLU of it if `relu`
   virtual void norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift,
-                            const Tensor& y, Stream stream) = 0;
+                            bool relu, const Tensor& y, Stream stream) = 0;
   /// dx = r * (scale[c] * dy - (first + xhat * second) / count). first and second are sums[0] and sums[1] if these are
   /// sums of scale * dy (`scaled`), else scale[c] times them.
-  virtual void norm_backward(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
+  virtual void norm_backward(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics, const Tensor& sums,
                              bool scaled, const Tensor& scale, Index count, const Tensor& dx, Stream stream) = 0;
 
   /// y[n,c] = scale * sum over space of x[n,c,...]; y is N C
@@ -192,6 +217,8 @@ class Backend {
 
   // Element-wise functions.
 
+  /// y = a + b, then ReLU of it if `relu`; y may be a or b
+  virtual void sum(const Tensor& a, const Tensor& b, bool relu, const Tensor& y, Stream stream) = 0;
   /// y = f(x); x and y may be one tensor
   virtual void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) = 0;
   /// dx = f'(x) * dy; `kept` is y if f.differentiates_value(), else x

@@ -18,8 +18,9 @@ enum class ConvPass : Index { forward, backward_data, backward_filter };
 /// A dense local convolution, reduced to what its kernels depend on: two calls with equal problems run the same way.
 /// All members are Index, so that the type has no padding bytes and can be hashed as raw memory.
 struct ConvProblem {
-  /// One spatial dimension: the inputs that are read, the outputs that read them, the window, and the padding (zeros)
-  /// on both sides.
+  /// One spatial dimension: the inputs, the outputs that read them, the window, and the padding (zeros) on both sides.
+  /// The last inputs may be read by no output, if they are fewer than a stride: 56 inputs and kernel 1 with stride 2
+  /// give 28 outputs, as 55 do.
   struct Side {
     Index in = 1, out = 1, kernel = 1, stride = 1, dilation = 1, pad_lo = 0, pad_hi = 0;
     bool operator==(const Side&) const = default;
@@ -40,6 +41,8 @@ struct ConvProblem {
   void apply(const std::optional<Activation>& f);
   /// Returns the activation that is applied.
   std::optional<Activation> activation() const;
+  /// Returns the problem without the inputs that no output reads.
+  ConvProblem trimmed() const;
   /// True if there is nothing to compute.
   bool empty() const;
   /// Returns the problems of the two halves of the batch, each once; none if the batch has fewer than two samples.

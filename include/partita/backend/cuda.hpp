@@ -4,7 +4,6 @@
 #include "partita/device/device.hpp"
 
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -41,25 +40,24 @@ class CudaDevice : public Device {
 /// Makes the device of a card. Throws Error if there is no such card, or if this build lacks CUDA.
 std::unique_ptr<CudaDevice> make_cuda_device(int card);
 
+/// Returns the bytes that the kernels of a rank use besides tensors on a card with this memory, unless they are given:
+/// a 64th, but at least 256 MiB and at most 2 GiB. ResNet-50's fastest engines want 182 to 784 MiB at a batch of 256.
+constexpr Index default_workspace(Index card_memory) {
+  constexpr Index mib = Index{1} << 20;
+  const Index share = card_memory / 64 / mib * mib;
+  return share < 256 * mib ? 256 * mib : share > 2048 * mib ? 2048 * mib : share;
+}
+
 /// How a rank computes on a GPU.
 struct CudaOptions {
-  DType dtype = DType::f32;            ///< of the convolutions whose kernels are measured
-  bool tf32 = false;                   ///< products of f32 may be rounded to TF32 (10 bits of mantissa)
-  Index workspace = Index{256} << 20;  ///< bytes that the kernels of the rank may use besides tensors
+  DType dtype = DType::f32;                ///< of the convolutions whose kernels are measured
+  bool tf32 = false;                       ///< products of f32 may be rounded to TF32 (10 bits of mantissa)
+  Index workspace = default_workspace(0);  ///< bytes that the kernels of the rank may use besides tensors
 };
 /// Makes the backend of one rank: convolutions by cuDNN, products by cuBLASLt, and kernels of our own. It uses only
 /// algorithms that give the same bits in each run. Throws Error as make_cuda_device does, or if the card has no room
 /// for the workspace.
 /// @pre `device` outlives the backend. One thread calls the backend, with one stream at a time.
 std::unique_ptr<Backend> make_cuda_backend(CudaDevice& device, const CudaOptions& options = {});
-
-/// True if the backend applies the activation while it computes a convolution, where cuDNN has an engine for both.
-bool cuda_fuses(const Activation& f);
-
-/// Returns those convolutions, on tensors of their own, for which cuDNN has no engine that CudaOptions allow: they run
-/// in kernels of our own. `properties` describe the card, as JSON; "" stands for the first card of this machine.
-/// Throws Error if there is none, or if this build lacks CUDA.
-std::vector<ConvProblem> convolutions_beside_cudnn(std::span<const ConvProblem> problems, const CudaOptions& options,
-                                                   const std::string& properties);
 
 }  // namespace partita

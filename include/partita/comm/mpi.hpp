@@ -9,11 +9,6 @@
 
 namespace partita {
 
-class Context;
-class Periodic;
-class Watchdog;
-class Witness;
-
 /// Initializes and finalizes MPI. A program makes one object, first in main, so that it is destroyed last. An exception
 /// that nobody catches ends the whole job with its message.
 class MpiSession {
@@ -27,7 +22,7 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
 
   /// All ranks of the job.
-  std::shared_ptr<Communicator> world() const { return world_; }
+  std::shared_ptr<Communicator> world() const;
   /// Limits the time of each wait for other ranks. A rank that waits longer prints a message and ends the job. MPI
   /// itself waits forever for a peer whose host or network link has failed. 0 means no limit, which is the default.
   void limit_waiting(int seconds);
@@ -36,20 +31,15 @@ class MpiSession {
   void note_waiting(int seconds);
   /// Records the exit status of the process and returns it. The destructor uses it if it must exit without
   /// MPI_Finalize.
-  int returns(int status) { return status_ = status; }
+  int returns(int status);
   /// Prints `message` with this rank's number on standard error and ends the whole job with exit status `status`.
   [[noreturn]] void abort(const std::string& message, int status) const;
 
  private:
+  struct State;
   void finalize();
 
-  bool ours_ = false;
-  int status_ = 0;
-  std::unique_ptr<Witness> witness_;
-  std::shared_ptr<Context> context_;
-  std::unique_ptr<Watchdog> watchdog_, note_;
-  std::unique_ptr<Periodic> launcher_;
-  std::shared_ptr<Communicator> world_;
+  std::unique_ptr<State> state_;
 };
 
 /// Returns true if this build has MPI.

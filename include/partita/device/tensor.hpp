@@ -33,6 +33,8 @@ class Tensor {
   /// Returns a tensor that holds `box` in the buffer of a flat tensor, from element `offset` on. It shares the buffer.
   static Tensor view(const Tensor& flat, Index offset, std::string_view names, const Box& box);
 
+  /// True if another tensor holds the same buffer.
+  bool shares() const { return data_.use_count() > 1; }
   /// False for a default-constructed tensor.
   explicit operator bool() const { return data_ != nullptr; }
   DType dtype() const { return dtype_; }

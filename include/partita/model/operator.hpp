@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/base/activation.hpp"
 #include "partita/base/window.hpp"
 #include "partita/layouts/algorithm.hpp"
 #include "partita/layouts/halo.hpp"
@@ -122,6 +123,15 @@ struct HaloOverlap {
   bool dx = false;  ///< backward_data sends its neighbors' parts of dx first and computes the rest meanwhile
 };
 
+/// How much of the activation behind it a layer computes itself, if that has the same layout and runs in the memory of
+/// the layer's output (LayerPlan::then).
+enum class TakesActivation : std::uint8_t {
+  no,
+  where_fused,  ///< forward applies it on the backends that fuse it with the layer's kernels (Backend::fuses)
+  forward,      ///< forward applies it
+  both,         ///< forward applies it, and backward takes its gradient: the activation has nothing to compute
+};
+
 /// One kind of layer, without name and position: shapes, weights and layout rule. It is pure: it knows neither ranks
 /// nor devices. A kernel runs it. To write your own layer, derive from CustomLayer (train/kernels/custom_layer.hpp).
 class Operator {
@@ -157,13 +167,17 @@ class Operator {
   /// What the kernel's forward pass keeps for its backward pass. Override it if the layer keeps less: the memory
   /// prediction uses it.
   virtual Kept keeps() const { return {.x = true}; }
-  /// True if its kernel may write the output into the memory of its input. It does so if nobody else needs the input
+  /// True if its kernel may write the output into the memory of its first input. It does so if nobody else needs that
   /// (LayerPlan::in_place).
   virtual bool overwrites_input() const { return false; }
   /// True if its reader may overwrite the output.
   virtual bool output_may_be_overwritten() const { return !keeps().y; }
-  /// True if its kernel can apply the activation that follows (LayerPlan::then).
-  virtual bool takes_activation() const { return false; }
+  /// Returns its function, if it is an activation.
+  virtual std::optional<Activation> activation() const { return std::nullopt; }
+  /// Returns how much of an activation behind it it computes.
+  virtual TakesActivation takes_activation(const Activation& /*f*/) const { return TakesActivation::no; }
+  /// True if the gradient of each input is dy itself. Then nothing is computed, nor copied, in backward_data.
+  virtual bool hands_on_gradient() const { return false; }
   /// The f64 numbers that its kernel holds on `rank` for inputs in layout x; none by default.
   virtual HeldNumbers numbers(const Layout& /*x*/, int /*rank*/, bool /*training*/) const { return {}; }
   /// The elements that its forward holds on `rank` beside its tensors once x's halo has come, if it computed while the

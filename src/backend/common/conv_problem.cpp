@@ -5,6 +5,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace partita {
 
 ConvProblem::ConvProblem(ConvPass what, std::span<const Window> slides, const Box& x, const Box& w, const Box& y,
@@ -16,7 +18,7 @@ ConvProblem::ConvProblem(ConvPass what, std::span<const Window> slides, const Bo
   groups = conv.groups;
   if (conv.empty()) return;
   batch = conv.in[0].extent();
-  const auto in = sides_of(conv.in), out = sides_of(conv.out);
+  const auto in = sides_of(conv.reached), out = sides_of(conv.out);
   for (std::size_t d = 0; d < 3; ++d) {
     const Window& window = conv.windows[d];
     const Index first = out[d + 1].lo * window.stride - window.pad_lo;
@@ -27,7 +29,7 @@ ConvProblem::ConvProblem(ConvPass what, std::span<const Window> slides, const Bo
                 window.stride,
                 window.dilation,
                 in[d + 1].lo - first,
-                last + window.reach() - in[d + 1].hi};
+                std::max<Index>(last + window.reach() - in[d + 1].hi, 0)};
   }
 }
 
@@ -36,6 +38,15 @@ void ConvProblem::apply(const std::optional<Activation>& f) { then = f ? static_
 std::optional<Activation> ConvProblem::activation() const {
   if (then == 0) return {};
   return Activation{.kind = static_cast<Activation::Kind>(then - 1)};
+}
+
+ConvProblem ConvProblem::trimmed() const {
+  ConvProblem problem = *this;
+  for (Side& side : problem.sides) {
+    const Index reach = (side.kernel - 1) * side.dilation + 1;
+    side.in = std::min(side.in, (side.out - 1) * side.stride + reach - side.pad_lo);
+  }
+  return problem;
 }
 
 bool ConvProblem::empty() const { return batch == 0 || channels == 0 || filters == 0; }

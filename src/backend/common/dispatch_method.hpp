@@ -11,8 +11,13 @@ namespace partita {
 /// Returns the arrays of a piece of a weight.
 template <class T>
 UpdateArrays<T> arrays_of(const WeightPiece& piece, const UpdateRule<T>& rule) {
-  return {reinterpret_cast<const T*>(piece.dw), reinterpret_cast<T*>(piece.w), reinterpret_cast<T*>(piece.state[0]),
-          reinterpret_cast<T*>(piece.state[1]), piece.decays ? rule.decay : T(0)};
+  return {.dw = reinterpret_cast<const T*>(piece.dw),
+          .w = reinterpret_cast<T*>(piece.w),
+          .first = reinterpret_cast<T*>(piece.state[0]),
+          .second = reinterpret_cast<T*>(piece.state[1]),
+          .decay = piece.decays ? rule.decay : T(0),
+          .rounded = piece.rounded,
+          .to_half = piece.rounded_type == DType::f16};
 }
 
 /// Calls f with the method as a compile-time constant: f(std::integral_constant<Method, method>{}).

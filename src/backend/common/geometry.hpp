@@ -33,6 +33,9 @@ inline PartLattice lattice_of(const Tensor& tensor, const Box& part) {
 struct ConvGeometry {
   std::array<Window, 3> windows;
   Box in, out;
+  /// `in`, up to the end of x where fewer than a stride of inputs follow that no output reads, and no padding is needed
+  /// behind them. A library that is given all of these computes the same outputs.
+  Box reached;
   Index channels = 0, filters = 0, groups = 1;
 
   /// `a_group` is the number of channels that one filter reads.
@@ -50,6 +53,12 @@ struct ConvGeometry {
       const auto [outputs, inputs] = slides[d - 2].contact(y[d], x[d]);
       out[d] = outputs;
       in[d] = inputs;
+    }
+    reached = in;
+    for (int d = 2; d < dims; ++d) {
+      const bool pads =
+          (out[d].hi - 1) * slides[d - 2].stride - slides[d - 2].pad_lo + slides[d - 2].reach() > in[d].hi;
+      if (!in[d].empty() && !pads && x[d].hi - in[d].hi < slides[d - 2].stride) reached[d].hi = x[d].hi;
     }
   }
   ConvGeometry(std::span<const Window> slides, const Tensor& x, const Tensor& w, const Tensor& y)

@@ -3,7 +3,10 @@
 #include "partita/base/host_device.hpp"
 #include "partita/base/optimizer.hpp"
 
+#include <Eigen/Core>
+
 #include <cmath>
+#include <cstddef>
 
 namespace partita {
 
@@ -108,7 +111,17 @@ struct UpdateArrays {
   const T* dw = nullptr;
   T *w = nullptr, *first = nullptr, *second = nullptr;
   T decay = 0;
+  std::byte* rounded = nullptr;  // a copy of w in a shorter type; null: none
+  bool to_half = false;          // that type is f16, else bf16
 
+  /// Writes the copy of element i.
+  PARTITA_HOST_DEVICE void round(Index i) const {
+    if (rounded == nullptr) return;
+    if (to_half)
+      reinterpret_cast<Eigen::half*>(rounded)[i] = static_cast<Eigen::half>(w[i]);
+    else
+      reinterpret_cast<Eigen::bfloat16*>(rounded)[i] = static_cast<Eigen::bfloat16>(w[i]);
+  }
   PARTITA_HOST_DEVICE typename UpdateRule<T>::Element operator[](Index i) const {
     return {dw[i], w[i], first == nullptr ? nullptr : first + i, second == nullptr ? nullptr : second + i, decay};
   }

@@ -30,20 +30,21 @@ class ReferenceBackend : public Backend {
 
   void channel_centers(const Tensor& x, const Tensor& centers, Stream stream) override;
   void channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) override;
-  void channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
+  void channel_gradient_sums(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics, const Tensor& sums,
                              Stream stream) override;
   void group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) override;
-  void add_parts(const Tensor& sums, Index s, const Tensor& total, Stream stream) override;
+  void norm_weight_gradients(const Tensor& sums, const Tensor& dscale, const Tensor& dshift, Write write,
+                             Stream stream) override;
   void norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count, const Tensor& moments,
                     Stream stream) override;
-  void norm_statistics(const Tensor& moments, Index count, double epsilon, const Tensor& statistics,
-                       Stream stream) override;
+  void norm_statistics(const Tensor& moments, Index count, double epsilon, const RunningStatistics& running,
+                       const Tensor& statistics, Stream stream) override;
   void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
                         Stream stream) override;
-  void norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift,
+  void norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift, bool relu,
                     const Tensor& y, Stream stream) override;
-  void norm_backward(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums, bool scaled,
-                     const Tensor& scale, Index count, const Tensor& dx, Stream stream) override;
+  void norm_backward(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics, const Tensor& sums,
+                     bool scaled, const Tensor& scale, Index count, const Tensor& dx, Stream stream) override;
 
   void spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) override;
   void spatial_spread(const Tensor& dy, double scale, const Tensor& dx, Stream stream) override;
@@ -51,6 +52,7 @@ class ReferenceBackend : public Backend {
   void resample_backward(std::span<const Resampling> dims, const Tensor& dy, const Tensor& dx, Stream stream) override;
   void space_to_depth(std::span<const Index> block, const Tensor& x, const Tensor& y, Stream stream) override;
   void depth_to_space(std::span<const Index> block, const Tensor& dy, const Tensor& dx, Stream stream) override;
+  void sum(const Tensor& a, const Tensor& b, bool relu, const Tensor& y, Stream stream) override;
   void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override;
   void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
                            Stream stream) override;

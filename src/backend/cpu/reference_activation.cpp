@@ -18,6 +18,23 @@ void dispatch_elements(const Activation& activation, DType dtype, F&& f) {
 
 }  // namespace
 
+void ReferenceBackend::sum(const Tensor& a, const Tensor& b, bool relu, const Tensor& y, Stream) {
+  check_alike(a, b);
+  check_alike(a, y);
+  dispatch_float(y.dtype(), [&, count = y.volume()](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    const T *first = a.as<T>(), *second = b.as<T>();
+    T* to = y.as<T>();
+    const auto add = [&](auto then) {
+      for (Index i = 0; i < count; ++i)
+        to[i] = static_cast<T>(then(static_cast<A>(first[i]) + static_cast<A>(second[i])));
+    };
+    relu ? add([](A value) { return ActivationFunction<Activation::Kind::relu>::value(value, A(0)); })
+         : add([](A value) { return value; });
+  });
+}
+
 void ReferenceBackend::activation_forward(const Activation& activation, const Tensor& x, const Tensor& y, Stream) {
   check_alike(x, y);
   dispatch_elements(activation, x.dtype(), [&, count = x.volume()](auto t, auto function, auto p) {

@@ -1,10 +1,13 @@
 #include "partita/base/dispatch.hpp"
+#include "src/backend/common/activation_functions.hpp"
 #include "src/backend/common/alike.hpp"
 #include "src/backend/common/center_of.hpp"
 #include "src/backend/common/moments.hpp"
+#include "src/backend/common/norm_checks.hpp"
 #include "src/backend/cpu/reference.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <type_traits>
 #include <vector>
@@ -14,38 +17,16 @@ namespace partita {
 namespace {
 
 /// Numbers S N C: for each of S numbers, parts and channels (norm_numbers).
-struct Numbers {
-  Numbers(const Tensor& tensor, Index count)
-      : data(tensor.as<double>()), parts(tensor.extent('N')), channels(tensor.extent('C')) {
-    require(tensor.dtype() == DType::f64 && tensor.names() == "SNC" && tensor.extent('S') == count,
-            "numbers of a normalization must be an f64 tensor S N C");
-  }
+struct Numbers : NormExtents {
+  Numbers(const Tensor& tensor, Index count) : NormExtents(norm_extents(tensor, count)), data(tensor.as<double>()) {}
   /// The number s of a part, by channel.
   double* of(Index s, Index part) const { return data + (s * parts + part) * channels; }
 
   double* data;
-  Index parts, channels;
 };
 
-/// x as parts of consecutive rows of channels, which are the innermost dimension.
-struct Parts {
-  Parts(const Tensor& x, const Numbers& numbers) : channels(x.extent('C')), count(numbers.parts) {
-    require(x.find('C') >= 0, "x must have channels");
-    require(count == 1 || count == x.extent('N'), "a part must be all of x or one sample");
-    require(numbers.channels == 0 ? channels == 0 : channels % numbers.channels == 0,
-            "there must be one number for each channel or group of channels");
-    if (x.volume() > 0) rows = x.volume() / channels / count;
-  }
-  /// The offset of a part's first element.
-  Index first(Index part) const { return part * rows * channels; }
-
-  Index channels, count;
-  Index rows = 0;  // of a part
-};
-
-void check_channels(const Tensor& vector, Index channels) {
-  require(vector.volume() == channels, "there must be one entry per channel");
-}
+/// The offset of a part's first element in x.
+Index first_of(const NormParts& size, Index part) { return part * size.rows * size.channels; }
 
 /// Calls f(first row, number of rows) for four rows at a time, then for the remaining rows one by one. A sum stays in
 /// its register for four rows. Each channel is still summed in the order of the rows.
@@ -54,6 +35,28 @@ void in_fours(Index rows, F&& f) {
   Index r = 0;
   for (; r + 4 <= rows; r += 4) f(r, std::integral_constant<Index, 4>{});
   for (; r < rows; ++r) f(r, std::integral_constant<Index, 1>{});
+}
+
+using Relu = ActivationFunction<Activation::Kind::relu>;
+
+/// Calls f(std::true_type) or f(std::false_type), so that loops test nothing.
+template <class F>
+void dispatch_flag(bool flag, F&& f) {
+  flag ? f(std::true_type{}) : f(std::false_type{});
+}
+
+/// The gradient of an element whose output is y: where ReLU was computed with it (`masks`), 0 for an output of 0.
+template <bool masks, class A, class T>
+A passed(T dy, T y) {
+  const auto gradient = static_cast<A>(dy);
+  if constexpr (masks) return Relu::gradient(static_cast<A>(y), gradient, A(0));
+  return gradient;
+}
+
+/// The outputs that mask a gradient; any numbers if none do.
+template <class T>
+const T* mask_of(const MaskedGradient& dy) {
+  return dy.y ? dy.y.as<T>() : dy.dy.as<T>();
 }
 
 // The loops over rows. Their arrays do not overlap, so the compiler turns them into vector instructions.
@@ -69,35 +72,38 @@ void sum_rows(Index channels, const T* __restrict x, const double* __restrict ce
     }
 }
 
-template <Index rows, class T>
-void sum_gradient_rows(Index channels, const T* __restrict x, const T* __restrict dy, const double* __restrict mean,
-                       const double* __restrict by, double* __restrict first, double* __restrict second) {
+template <Index rows, bool masks, class T>
+void sum_gradient_rows(Index channels, const T* __restrict x, const T* __restrict dy, const T* __restrict y,
+                       const double* __restrict mean, const double* __restrict by, double* __restrict first,
+                       double* __restrict second) {
   for (Index c = 0; c < channels; ++c)
     for (Index r = 0; r < rows; ++r) {
-      const auto g = static_cast<double>(dy[r * channels + c]);
+      const auto g = passed<masks, double>(dy[r * channels + c], y[r * channels + c]);
       first[c] += g;
       second[c] += g * (static_cast<double>(x[r * channels + c]) - mean[c]) * by[c];
     }
 }
 
-/// y = factor * (x - center) + offset
-template <class T, class A>
+/// y = factor * (x - center) + offset, or ReLU of it
+template <bool relu, class T, class A>
 void forward_rows(Index rows, Index channels, const T* __restrict x, T* __restrict y, const A* __restrict center,
                   const A* __restrict factor, const A* __restrict offset) {
   for (Index r = 0; r < rows; ++r, x += channels, y += channels)
-    for (Index c = 0; c < channels; ++c)
-      y[c] = static_cast<T>(factor[c] * (static_cast<A>(x[c]) - center[c]) + offset[c]);
+    for (Index c = 0; c < channels; ++c) {
+      const A value = factor[c] * (static_cast<A>(x[c]) - center[c]) + offset[c];
+      y[c] = static_cast<T>(relu ? Relu::value(value, A(0)) : value);
+    }
 }
 
 /// dx = of_dy * dy + of_x * (x - center) + of_one
-template <class T, class A>
-void backward_rows(Index rows, Index channels, const T* __restrict x, const T* __restrict dy, T* __restrict dx,
-                   const A* __restrict center, const A* __restrict of_dy, const A* __restrict of_x,
+template <bool masks, class T, class A>
+void backward_rows(Index rows, Index channels, const T* __restrict x, const T* __restrict dy, const T* __restrict y,
+                   T* __restrict dx, const A* __restrict center, const A* __restrict of_dy, const A* __restrict of_x,
                    const A* __restrict of_one) {
-  for (Index r = 0; r < rows; ++r, x += channels, dy += channels, dx += channels)
+  for (Index r = 0; r < rows; ++r, x += channels, dy += channels, y += channels, dx += channels)
     for (Index c = 0; c < channels; ++c)
-      dx[c] =
-          static_cast<T>(of_dy[c] * static_cast<A>(dy[c]) + of_x[c] * (static_cast<A>(x[c]) - center[c]) + of_one[c]);
+      dx[c] = static_cast<T>(of_dy[c] * passed<masks, A>(dy[c], y[c]) + of_x[c] * (static_cast<A>(x[c]) - center[c]) +
+                             of_one[c]);
 }
 
 /// Calls f(c, g) for each channel c and its group g.
@@ -131,12 +137,11 @@ std::vector<A> to_accumulators(const std::vector<double>& values) {
 
 void ReferenceBackend::channel_centers(const Tensor& x, const Tensor& centers, Stream) {
   const Numbers to(centers, 1);
-  const Parts size(x, to);
-  const Index a_group = to.channels == 0 ? 1 : size.channels / to.channels, elements = size.rows * a_group,
-              samples = std::min(elements, center_samples);
+  const NormParts size = norm_parts(x, to);
+  const Index a_group = size.a_group, elements = size.rows * a_group, samples = std::min(elements, center_samples);
   dispatch_float(x.dtype(), [&](auto t) {
-    for (Index part = 0; part < size.count; ++part) {
-      const auto* values = x.as<decltype(t)>() + size.first(part);
+    for (Index part = 0; part < size.parts; ++part) {
+      const auto* values = x.as<decltype(t)>() + first_of(size, part);
       double* sums = to.of(0, part);
       std::fill_n(sums, to.channels, 0.0);
       for (Index k = 0; k < samples; ++k) {
@@ -153,35 +158,40 @@ void ReferenceBackend::channel_centers(const Tensor& x, const Tensor& centers, S
 
 void ReferenceBackend::channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) {
   const Numbers to(sums, 2), of(centers, 1);
-  const Parts size(x, of);
-  require(to.channels == size.channels && to.parts == size.count, "there must be one sum per part and channel");
+  const NormParts size = norm_parts(x, of);
+  check_sums(to, size);
   sums.zero(stream);
   dispatch_float(x.dtype(), [&](auto t) {
-    for (Index part = 0; part < size.count; ++part) {
+    for (Index part = 0; part < size.parts; ++part) {
       const auto center = by_channel(of.of(0, part), of.channels, size.channels);
       in_fours(size.rows, [&](Index row, auto rows) {
-        sum_rows<rows>(size.channels, x.as<decltype(t)>() + size.first(part) + row * size.channels, center.data(),
+        sum_rows<rows>(size.channels, x.as<decltype(t)>() + first_of(size, part) + row * size.channels, center.data(),
                        to.of(0, part), to.of(1, part));
       });
     }
   });
 }
 
-void ReferenceBackend::channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics,
+void ReferenceBackend::channel_gradient_sums(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics,
                                              const Tensor& sums, Stream stream) {
   const Numbers to(sums, 2), of(statistics, 3);
-  const Parts size(x, of);
-  check_alike(x, dy);
-  require(to.channels == size.channels && to.parts == size.count, "there must be one sum per part and channel");
+  const NormParts size = norm_parts(x, of);
+  check_alike(x, dy.dy);
+  if (dy.y) check_alike(x, dy.y);
+  check_sums(to, size);
   sums.zero(stream);
   dispatch_float(x.dtype(), [&](auto t) {
-    for (Index part = 0; part < size.count; ++part) {
+    for (Index part = 0; part < size.parts; ++part) {
       const auto mean = by_channel(of.of(0, part), of.channels, size.channels),
                  inverse = by_channel(of.of(2, part), of.channels, size.channels);
-      in_fours(size.rows, [&](Index row, auto rows) {
-        const Index start = size.first(part) + row * size.channels;
-        sum_gradient_rows<rows>(size.channels, x.as<decltype(t)>() + start, dy.as<decltype(t)>() + start, mean.data(),
-                                inverse.data(), to.of(0, part), to.of(1, part));
+      dispatch_flag(static_cast<bool>(dy.y), [&](auto masks) {
+        in_fours(size.rows, [&](Index row, auto rows) {
+          using T = decltype(t);
+          const Index start = first_of(size, part) + row * size.channels;
+          sum_gradient_rows<rows, decltype(masks)::value>(size.channels, x.as<T>() + start, dy.dy.as<T>() + start,
+                                                          mask_of<T>(dy) + start, mean.data(), inverse.data(),
+                                                          to.of(0, part), to.of(1, part));
+        });
       });
     }
   });
@@ -189,8 +199,7 @@ void ReferenceBackend::channel_gradient_sums(const Tensor& x, const Tensor& dy, 
 
 void ReferenceBackend::group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) {
   const Numbers from(sums, 2), to(grouped, 2);
-  require(from.parts == to.parts, "a group must keep its part");
-  require(to.channels == 0 ? from.channels == 0 : from.channels % to.channels == 0, "groups must divide the channels");
+  check_groups(from, to);
   if (scale) check_channels(scale, from.channels);
   const auto factors = scale ? values_of(scale) : std::vector<double>(static_cast<std::size_t>(from.channels), 1.0);
   grouped.zero(stream);
@@ -200,21 +209,26 @@ void ReferenceBackend::group_channels(const Tensor& sums, const Tensor& scale, c
                  [&](Index c, Index g) { to.of(s, part)[g] += from.of(s, part)[c] * factors[c]; });
 }
 
-void ReferenceBackend::add_parts(const Tensor& sums, Index s, const Tensor& total, Stream) {
+void ReferenceBackend::norm_weight_gradients(const Tensor& sums, const Tensor& dscale, const Tensor& dshift,
+                                             Write write, Stream) {
   const Numbers from(sums, 2);
-  check_channels(total, from.channels);
-  for (Index c = 0; c < from.channels; ++c) {
-    double sum = 0;
-    for (Index part = 0; part < from.parts; ++part) sum += from.of(s, part)[c];
-    total.set(c, total.get(c) + sum);
+  Index s = 0;
+  for (const Tensor& total : {dshift, dscale}) {
+    check_channels(total, from.channels);
+    for (Index c = 0; c < from.channels; ++c) {
+      double sum = 0;
+      for (Index part = 0; part < from.parts; ++part) sum += from.of(s, part)[c];
+      total.set(c, (write == Write::add ? total.get(c) : 0) + sum);
+    }
+    ++s;
   }
 }
 
 void ReferenceBackend::norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count,
                                     const Tensor& moments, Stream) {
   const Numbers from(sums, 2), about(centers, 1), to(moments, 4);
-  for (const Numbers& of : {from, about})
-    require(of.parts == to.parts && of.channels == to.channels, "sums and moments must be of the same channels");
+  check_same(from, to);
+  check_same(about, to);
   const auto mine = static_cast<double>(own), all = static_cast<double>(count);
   for (Index i = 0; i < to.parts * to.channels; ++i) {
     const auto numbers = shared_moments(from.of(0, 0)[i], from.of(1, 0)[i], about.of(0, 0)[i], mine, all);
@@ -222,11 +236,10 @@ void ReferenceBackend::norm_moments(const Tensor& sums, const Tensor& centers, I
   }
 }
 
-void ReferenceBackend::norm_statistics(const Tensor& moments, Index count, double epsilon, const Tensor& statistics,
-                                       Stream) {
+void ReferenceBackend::norm_statistics(const Tensor& moments, Index count, double epsilon,
+                                       const RunningStatistics& running, const Tensor& statistics, Stream) {
   const Numbers from(moments, 4), to(statistics, 3);
-  require(from.parts == to.parts && from.channels == to.channels,
-          "moments and statistics must be of the same channels");
+  check_same(from, to);
   const auto elements = static_cast<double>(count);
   for (Index i = 0; i < to.parts * to.channels; ++i) {
     MeanAndVariance of{0, 1};
@@ -235,12 +248,22 @@ void ReferenceBackend::norm_statistics(const Tensor& moments, Index count, doubl
     to.of(1, 0)[i] = of.variance;
     to.of(2, 0)[i] = 1 / std::sqrt(of.variance + epsilon);
   }
+  if (!running.mean) return;
+  check_one_part(to);
+  const std::array<double, 2> factors{1, unbiased(count)};
+  Index s = 0;
+  for (const Tensor& kept : {running.mean, running.variance}) {
+    check_channels(kept, to.channels);
+    for (Index c = 0; c < to.channels; ++c)
+      kept.set(c, running.keep * kept.get(c) + running.add * (factors[s] * to.of(s, 0)[c]));
+    ++s;
+  }
 }
 
 void ReferenceBackend::given_statistics(const Tensor& mean, const Tensor& variance, double epsilon,
                                         const Tensor& statistics, Stream) {
   const Numbers to(statistics, 3);
-  require(to.parts == 1, "given statistics are those of all of x");
+  check_one_part(to);
   check_channels(mean, to.channels);
   check_channels(variance, to.channels);
   for (Index c = 0; c < to.channels; ++c) {
@@ -253,9 +276,9 @@ void ReferenceBackend::given_statistics(const Tensor& mean, const Tensor& varian
 // y = factor * (x - center) + offset. The center is the mean, as far as the type of sums holds it; the rest of the mean
 // goes into the offset (docs/decisions/032-stable-normalization.md).
 void ReferenceBackend::norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift,
-                                    const Tensor& y, Stream) {
+                                    bool relu, const Tensor& y, Stream) {
   const Numbers of(statistics, 3);
-  const Parts size(x, of);
+  const NormParts size = norm_parts(x, of);
   check_alike(x, y);
   check_channels(scale, size.channels);
   check_channels(shift, size.channels);
@@ -263,7 +286,7 @@ void ReferenceBackend::norm_forward(const Tensor& x, const Tensor& statistics, c
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
-    for (Index part = 0; part < size.count; ++part) {
+    for (Index part = 0; part < size.parts; ++part) {
       std::vector<double> factor = scales, offset = shifts;
       std::vector<double> centers(scales.size());
       for_groups(size.channels, of.channels, [&](Index c, Index g) {
@@ -274,27 +297,31 @@ void ReferenceBackend::norm_forward(const Tensor& x, const Tensor& statistics, c
         offset[i] -= (mean - centers[i]) * factor[i];
       });
       const auto center = to_accumulators<A>(centers), a = to_accumulators<A>(factor), b = to_accumulators<A>(offset);
-      forward_rows(size.rows, size.channels, x.as<T>() + size.first(part), y.as<T>() + size.first(part), center.data(),
-                   a.data(), b.data());
+      dispatch_flag(relu, [&](auto follows) {
+        forward_rows<decltype(follows)::value>(size.rows, size.channels, x.as<T>() + first_of(size, part),
+                                               y.as<T>() + first_of(size, part), center.data(), a.data(), b.data());
+      });
     }
   });
 }
 
 // dx = a * dy + b * (x - center) + c, with the center of norm_forward
-void ReferenceBackend::norm_backward(const Tensor& x, const Tensor& dy, const Tensor& statistics, const Tensor& sums,
-                                     bool scaled, const Tensor& scale, Index count, const Tensor& dx, Stream) {
+void ReferenceBackend::norm_backward(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics,
+                                     const Tensor& sums, bool scaled, const Tensor& scale, Index count,
+                                     const Tensor& dx, Stream) {
   const Numbers of(statistics, 3), totals(sums, 2);
-  const Parts size(x, of);
-  check_alike(x, dy);
+  const NormParts size = norm_parts(x, of);
+  check_alike(x, dy.dy);
+  if (dy.y) check_alike(x, dy.y);
   check_alike(x, dx);
   check_channels(scale, size.channels);
-  require(totals.parts == of.parts && totals.channels == of.channels, "sums and statistics must be of the same groups");
+  check_same(totals, of);
   const auto scales = values_of(scale);
   const double elements = count > 0 ? static_cast<double>(count) : 1.0;
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
-    for (Index part = 0; part < size.count; ++part) {
+    for (Index part = 0; part < size.parts; ++part) {
       std::vector<double> a = scales, b(scales.size()), c(scales.size());
       std::vector<double> centers(scales.size());
       for_groups(size.channels, of.channels, [&](Index channel, Index g) {
@@ -308,9 +335,12 @@ void ReferenceBackend::norm_backward(const Tensor& x, const Tensor& dy, const Te
       });
       const auto center = to_accumulators<A>(centers), of_dy = to_accumulators<A>(a), of_x = to_accumulators<A>(b),
                  of_one = to_accumulators<A>(c);
-      const Index start = size.first(part);
-      backward_rows(size.rows, size.channels, x.as<T>() + start, dy.as<T>() + start, dx.as<T>() + start, center.data(),
-                    of_dy.data(), of_x.data(), of_one.data());
+      const Index start = first_of(size, part);
+      dispatch_flag(static_cast<bool>(dy.y), [&](auto masks) {
+        backward_rows<decltype(masks)::value>(size.rows, size.channels, x.as<T>() + start, dy.dy.as<T>() + start,
+                                              mask_of<T>(dy) + start, dx.as<T>() + start, center.data(), of_dy.data(),
+                                              of_x.data(), of_one.data());
+      });
     }
   });
 }

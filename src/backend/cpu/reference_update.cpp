@@ -46,6 +46,7 @@ void ReferenceBackend::update(const Optimizer& optimizer, Moment moment, std::sp
       const auto arrays = arrays_of(piece, rule);
       dispatch_method(optimizer.method, [&](auto method) {
         for (Index i = 0; i < piece.count; ++i) rule.template apply<method()>(arrays[i], static_cast<T>(scale));
+        for (Index i = 0; i < piece.count; ++i) arrays.round(i);
       });
     });
   }

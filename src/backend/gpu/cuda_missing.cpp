@@ -1,5 +1,5 @@
-#include "partita/backend/cuda.hpp"
 #include "partita/base/error.hpp"
+#include "src/backend/gpu/cuda.hpp"
 
 namespace partita {
 

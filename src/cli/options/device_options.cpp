@@ -14,9 +14,15 @@ void add_card_options(po::options_description& group, DeviceOptions& device) {
   add("device", po::value(&device.name)->default_value(device.name)->value_name("NAME")->notifier(check_name),
       "where ranks compute: cpu, cuda (the ranks of a host take its cards in turns) or cuda:N (all take card N)");
   add("tf32", po::bool_switch(&device.tf32), "let products of f32 on a GPU be rounded to TF32");
-  const auto size = [](const std::string& text) { return parse_size("--workspace", text); };
-  add("workspace", parsed("--workspace", device.workspace, size)->default_value("256MiB")->value_name("SIZE"),
-      "memory of a GPU that the kernels of a rank may use besides tensors");
+  const auto size = [](const std::string& text) -> Index {
+    if (text == "auto") return 0;
+    const Index bytes = parse_size("--workspace", text);
+    if (bytes == 0) fail("--workspace 0: the kernels need some; leave it out, or give e.g. 512MiB");
+    return bytes;
+  };
+  add("workspace", parsed("--workspace", device.workspace, size)->default_value("auto")->value_name("SIZE"),
+      "memory of a GPU that the kernels of a rank may use besides tensors; auto: a 64th of the GPU's, from 256 MiB to "
+      "2 GiB");
 }
 
 }  // namespace

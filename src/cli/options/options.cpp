@@ -6,7 +6,6 @@
 #include "src/base/launched_rank.hpp"
 #include "src/cli/files/text_file.hpp"
 #include "src/cli/options/device_options.hpp"
-#include "src/cli/options/machine_files.hpp"
 #include "src/cli/options/number_option.hpp"
 #include "src/cli/options/optimizer_options.hpp"
 #include "src/cli/options/option_values.hpp"
@@ -210,5 +209,11 @@ void settle_on_ranks(Options& o, const Program& program, const CommandLine& line
 }
 
 RankSettings rank_settings(const Options& o) { return {o.thread_ranks, o.timeout, o.wait_note, o.trainer.threads}; }
+
+std::vector<NamedFile> strategy_files(const Options& options) {
+  std::vector<NamedFile> files{{"--strategy", options.strategy}, {"--machine", options.machine}};
+  for (const auto& file : options.strategies) files.push_back({"--strategies", file});
+  return files;
+}
 
 }  // namespace partita::cli

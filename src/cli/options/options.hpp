@@ -3,6 +3,7 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/train/trainer/rank_device.hpp"
 #include "partita/train/trainer/trainer.hpp"
+#include "src/cli/files/text_file.hpp"
 #include "src/cli/options/command.hpp"
 
 #include <boost/program_options.hpp>
@@ -71,6 +72,9 @@ void settle(Options& o, const Program& program, const CommandLine& line);
 void settle_on_ranks(Options& o, const Program& program, const CommandLine& line);
 RankSettings rank_settings(const Options& o);
 
+/// The strategy files and the machine file that the options name.
+std::vector<NamedFile> strategy_files(const Options& options);
+
 /// A verb with a model. `Own` is a struct of options that derives from Options.
 template <class Own>
 class ModelCommand : public Command {
@@ -82,16 +86,5 @@ class ModelCommand : public Command {
   const Program& program_;
   Own options_;
 };
-
-Model make_model(const Options& options, const ModelFactory& factory);
-/// True if the options name a strategy, a file or the declared one.
-bool names_strategy(const Options& options);
-/// Makes the strategy that the options describe. By default, the samples are split over `ranks` ranks.
-Strategy make_strategy(const Options& options, int ranks);
-/// Adds rules such as "conv*: N@data H" to the strategy. `option` is the name of the option for error messages.
-void add_rules(Strategy& strategy, const std::vector<std::string>& rules, std::string_view option);
-/// Makes the strategies of --strategies, each with the name of its file. Without --strategies, makes the one strategy
-/// that make_strategy() returns.
-std::vector<std::pair<std::string, Strategy>> make_strategies(const Options& options, int ranks);
 
 }  // namespace partita::cli

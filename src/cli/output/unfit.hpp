@@ -1,7 +1,7 @@
 #pragma once
 
 #include "partita/strategies/planner/memory_remedies.hpp"
-#include "src/cli/options/machine_files.hpp"
+#include "src/cli/inputs/machine_files.hpp"
 
 #include <string>
 #include <vector>

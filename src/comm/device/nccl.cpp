@@ -80,6 +80,11 @@ ncclDataType_t type_of(DType dtype) {
 std::size_t size(Index count) { return static_cast<std::size_t>(count); }
 cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.native); }
 
+// Halos and gradients have communicators of their own, whose kernels run at the same time. NCCL then keeps the order in
+// which the CPU starts them, which is the same on all ranks, so that they cannot wait for each other in a circle. It is
+// set before main() begins, because setenv() must not run beside other threads.
+[[maybe_unused]] const int order_is_kept = setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
+
 class Nccl final : public NcclLibrary {
  public:
   Id make_id() override {
@@ -139,10 +144,14 @@ std::string nccl_version() {
 
 bool have_nccl() { return true; }
 
+bool nccl_orders_communicators() {
+  constexpr int first = 22600;
+  int version = 0;
+  nccl().get_version(&version);
+  return version >= first;
+}
+
 std::shared_ptr<Communicator> make_nccl(Communicator& host, Device& device, std::chrono::milliseconds limit) {
-  // Halos and gradients have communicators of their own, whose kernels run at the same time. NCCL then keeps the order
-  // in which the CPU starts them, which is the same on all ranks, so that they cannot wait for each other in a circle.
-  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
   static Nccl library;
   return make_nccl(host, device, library, limit);
 }
@@ -156,6 +165,8 @@ namespace partita {
 std::string nccl_version() { return ""; }
 
 bool have_nccl() { return false; }
+
+bool nccl_orders_communicators() { return true; }
 
 std::shared_ptr<Communicator> make_nccl(Communicator&, Device&, std::chrono::milliseconds) {
   fail("this build lacks NCCL: install it beside the CUDA toolkit and configure again");

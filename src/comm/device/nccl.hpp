@@ -14,6 +14,10 @@ std::string nccl_version();
 /// Returns true if this build can use NCCL.
 bool have_nccl();
 
+/// Returns true if the NCCL library that runs keeps the order in which the CPU starts messages of several
+/// communicators of a rank: since version 2.26. With an older one such messages may wait for each other in a circle.
+bool nccl_orders_communicators();
+
 /// Returns a communicator of the ranks of `host` for buffers in the memory of GPUs, one for each rank. Messages and
 /// collectives are those of NCCL, which has an order of its own in which it sums. Everything runs on a stream of the
 /// communicator and its splits, and the CPU never waits. A thread of the communicator ends the job, by an uncaught

@@ -62,6 +62,7 @@ class NcclCommunicator final : public Communicator {
       if (host_->rank() == 0) id = me_->library.make_id();
     });
     host_->broadcast(id.data(), static_cast<Index>(id.size()), DType::i32, 0, {}).wait();
+    const NcclWatch::Connecting connecting(me_->watch);  // NCCL would wait without end for a rank that has died
     comm_ = me_->library.start(id, *host_);
     me_->watch.add(comm_);
   }

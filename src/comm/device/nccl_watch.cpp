@@ -4,6 +4,12 @@
 
 namespace partita {
 
+void NcclWatch::set_connecting(bool connecting) {
+  const std::scoped_lock lock(mutex_);
+  connecting_ = connecting;
+  looked_ = 0;
+}
+
 void NcclWatch::add(NcclLibrary::Comm comm) {
   const std::scoped_lock lock(mutex_);
   comms_.push_back(comm);
@@ -29,7 +35,7 @@ std::pair<NcclWatch::Finding, std::string> NcclWatch::look() {
   for (const NcclLibrary::Comm comm : comms_)
     if (std::string error = library_.error(comm); !error.empty()) return {Finding::failed, std::move(error)};
   for (; !under_way_.empty() && device_.passed(under_way_.front()); looked_ = 0) under_way_.pop_front();
-  const bool waits = !under_way_.empty() && ++looked_ >= patience;
+  const bool waits = (connecting_ || !under_way_.empty()) && ++looked_ >= patience;
   return {waits ? Finding::lost : Finding::fine, ""};
 }
 

@@ -20,6 +20,18 @@ class NcclWatch {
 
   NcclWatch(NcclLibrary& library, Device& device) : library_(library), device_(device) {}
 
+  /// While it lives, the rank connects with others, which may never come.
+  class Connecting {
+   public:
+    explicit Connecting(NcclWatch& watch) : watch_(watch) { watch.set_connecting(true); }
+    ~Connecting() { watch_.set_connecting(false); }
+    Connecting(const Connecting&) = delete;
+    Connecting& operator=(const Connecting&) = delete;
+
+   private:
+    NcclWatch& watch_;
+  };
+
   void add(NcclLibrary::Comm comm);
   /// Ends a communicator.
   void end(NcclLibrary::Comm comm);
@@ -31,12 +43,15 @@ class NcclWatch {
   std::pair<Finding, std::string> look();
 
  private:
+  void set_connecting(bool connecting);
+
   NcclLibrary& library_;
   Device& device_;
+  bool connecting_ = false;
   std::mutex mutex_;
   std::vector<NcclLibrary::Comm> comms_;
   std::deque<Event> under_way_;
-  int looked_ = 0;  // how often the first of them was found under way
+  int looked_ = 0;  // how often the first of them was found under way, or the rank connecting
 };
 
 }  // namespace partita

@@ -68,15 +68,25 @@ void abort_session() {
 
 }  // namespace
 
-MpiSession::MpiSession(int& argc, char**& argv) {
+struct MpiSession::State {
+  bool ours = false;
+  int status = 0;
+  std::unique_ptr<Witness> witness;
+  std::shared_ptr<MpiContext> context;
+  std::unique_ptr<Watchdog> watchdog, note;
+  std::unique_ptr<Periodic> launcher;
+  std::shared_ptr<Communicator> world;
+};
+
+MpiSession::MpiSession(int& argc, char**& argv) : state_(std::make_unique<State>()) {
   int initialized = 0;
   MPI_Initialized(&initialized);
   if (initialized == 0) {
-    witness_ = std::make_unique<Witness>();
+    state_->witness = std::make_unique<Witness>();
     spare_shared_memory();
     int level = MPI_THREAD_SINGLE;
     check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
-    ours_ = true;
+    state_->ours = true;
     if (level < MPI_THREAD_FUNNELED)
       abort("this MPI library does not support threads in its processes (MPI_THREAD_FUNNELED)", 2);
   }
@@ -85,15 +95,15 @@ MpiSession::MpiSession(int& argc, char**& argv) {
     check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   MPI_Comm world = MPI_COMM_NULL;
   check(MPI_Comm_dup(MPI_COMM_WORLD, &world), "MPI_Comm_dup");
-  context_ = std::make_shared<Context>(world);
-  world_ = make_mpi_communicator(world, context_);
+  state_->context = std::make_shared<MpiContext>(world);
+  state_->world = make_mpi_communicator(world, state_->context);
   open_session = this;
   handler_without_session = std::set_terminate(abort_session);
-  if (!witness_) return;
-  witness_->introduce(world_->rank());
+  if (!state_->witness) return;
+  state_->witness->introduce(state_->world->rank());
   constexpr int failed = 3;
-  launcher_ = std::make_unique<Periodic>(std::chrono::milliseconds(500), [this] {
-    if (witness_->launcher_died()) std::_Exit(failed);  // the witness says it
+  state_->launcher = std::make_unique<Periodic>(std::chrono::milliseconds(500), [this] {
+    if (state_->witness->launcher_died()) std::_Exit(failed);  // the witness says it
   });
 }
 
@@ -102,7 +112,7 @@ MpiSession::~MpiSession() {
   if (std::uncaught_exceptions() > 0) abort("an exception left the MPI session", EXIT_FAILURE);
   std::set_terminate(handler_without_session);
   open_session = nullptr;
-  if (!ours_ || finalized()) return;
+  if (!state_->ours || finalized()) return;
   try {
     finalize();
   } catch (const CommunicationError& error) {
@@ -111,36 +121,37 @@ MpiSession::~MpiSession() {
 }
 
 void MpiSession::limit_waiting(int seconds) {
-  watchdog_.reset();
+  state_->watchdog.reset();
   if (seconds == 0) return;
-  watchdog_ = std::make_unique<Watchdog>(context_->waits(), std::chrono::seconds(seconds), [this, seconds] {
-    std::fflush(stdout);
-    if (!witness_ || !witness_->waited(seconds))
-      fmt::print(stderr, "partita: a rank {}; the job ends\n", fmt::format(waited_too_long, seconds));
-    std::_Exit(3);
-  });
+  state_->watchdog =
+      std::make_unique<Watchdog>(state_->context->waits(), std::chrono::seconds(seconds), [this, seconds] {
+        std::fflush(stdout);
+        if (!state_->witness || !state_->witness->waited(seconds))
+          fmt::print(stderr, "partita: a rank {}; the job ends\n", fmt::format(waited_too_long, seconds));
+        std::_Exit(3);
+      });
 }
 
 void MpiSession::note_waiting(int seconds) {
-  note_.reset();
+  state_->note.reset();
   if (seconds == 0) return;
-  context_->set_waiting(world_->rank(), seconds);
-  note_ =
-      std::make_unique<Watchdog>(context_->waits(), std::chrono::seconds(seconds), [this] { context_->waits().ask(); });
+  state_->context->set_waiting(state_->world->rank(), seconds);
+  state_->note = std::make_unique<Watchdog>(state_->context->waits(), std::chrono::seconds(seconds),
+                                            [this] { state_->context->waits().ask(); });
 }
 
 /// Calls MPI_Finalize. If it hangs, ends the process, since all ranks have done their work by then. UCX's TCP transport
 /// is known to hang there: with MPICH 4.0.2 in half of all runs over two hosts (openucx/ucx issue 8738).
 void MpiSession::finalize() {
   std::int32_t here = 0;
-  world_->all_reduce(&here, 1, DType::i32, ReduceOp::sum, {}).wait();
-  const int rank = world_->rank();
+  state_->world->all_reduce(&here, 1, DType::i32, ReduceOp::sum, {}).wait();
+  const int rank = state_->world->rank();
   // Seconds. Rank 0 prints its message before the other ranks exit, since the launcher may then end the job.
   const int patience = rank == 0 ? 10 : 12;
-  watchdog_.reset();
-  note_.reset();
-  launcher_.reset();
-  witness_.reset();
+  state_->watchdog.reset();
+  state_->note.reset();
+  state_->launcher.reset();
+  state_->witness.reset();
   Waits waits;
   const Watchdog watchdog(waits, std::chrono::seconds(patience), [this, rank, patience] {
     if (rank == 0)
@@ -149,16 +160,16 @@ void MpiSession::finalize() {
                  "(a known problem of UCX over TCP: openucx/ucx issue 8738)\n",
                  patience);
     std::fflush(nullptr);
-    std::_Exit(status_);
+    std::_Exit(state_->status);
   });
   const Waits::Scope waiting(waits);
-  world_.reset();
-  context_.reset();
+  state_->world.reset();
+  state_->context.reset();
   MPI_Finalize();
 }
 
 void MpiSession::abort(const std::string& message, int status) const {
-  if (witness_) witness_->dismiss_all();
+  if (state_->witness) state_->witness->dismiss_all();
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const auto line = fmt::format("rank {}: {}\n", rank, message);
@@ -172,6 +183,10 @@ void MpiSession::abort(const std::string& message, int status) const {
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }
+
+std::shared_ptr<Communicator> MpiSession::world() const { return state_->world; }
+
+int MpiSession::returns(int status) { return state_->status = status; }
 
 bool have_mpi() { return true; }
 

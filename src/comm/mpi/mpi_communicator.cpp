@@ -2,6 +2,7 @@
 
 #include "src/comm/mpi/mpi_limits.hpp"
 #include "src/comm/shared_memory/between_processes.hpp"
+#include "src/comm/shared_memory/shared_request.hpp"
 #include "src/comm/sum_of_counts.hpp"
 
 #include <algorithm>
@@ -62,7 +63,7 @@ struct WorldRanks {
 
 class MpiRequest : public Request::State {
  public:
-  MpiRequest(std::shared_ptr<const Context> context, std::shared_ptr<const WorldRanks> ranks)
+  MpiRequest(std::shared_ptr<const MpiContext> context, std::shared_ptr<const WorldRanks> ranks)
       : context_(std::move(context)), ranks_(std::move(ranks)) {}
 
   void wait(Stream) override {
@@ -90,43 +91,17 @@ class MpiRequest : public Request::State {
     return missing;
   }
 
-  std::shared_ptr<const Context> context_;
+  std::shared_ptr<const MpiContext> context_;
   std::shared_ptr<const WorldRanks> ranks_;
   std::vector<int> peers_;  // of requests_
   std::vector<MPI_Request> requests_;
   std::vector<std::unique_ptr<Blocks>> blocks_;
 };
 
-class SharedRequest : public Request::State {
- public:
-  SharedRequest(std::shared_ptr<const Context> context, std::shared_ptr<const WorldRanks> ranks,
-                std::shared_ptr<SharedMemory> shared, std::shared_ptr<const SharedOperation> operation)
-      : context_(std::move(context)),
-        ranks_(std::move(ranks)),
-        shared_(std::move(shared)),
-        operation_(std::move(operation)) {}
-
-  void wait(Stream) override {
-    operation_->await();
-    context_->wait(*shared_, *operation_, [this] {
-      std::vector<int> missing;
-      for (const int peer : shared_->missing(*operation_)) missing.push_back(ranks_->all[peer]);
-      return missing;
-    });
-  }
-  void progress() override { context_->progress(); }
-
- private:
-  std::shared_ptr<const Context> context_;
-  std::shared_ptr<const WorldRanks> ranks_;
-  std::shared_ptr<SharedMemory> shared_;
-  std::shared_ptr<const SharedOperation> operation_;
-};
-
 class MpiCommunicator : public Communicator {
  public:
   /// Takes ownership of `comm`.
-  MpiCommunicator(MPI_Comm comm, std::shared_ptr<Context> context) : comm_(comm), context_(std::move(context)) {
+  MpiCommunicator(MPI_Comm comm, std::shared_ptr<MpiContext> context) : comm_(comm), context_(std::move(context)) {
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
@@ -173,13 +148,11 @@ class MpiCommunicator : public Communicator {
 
   Request exchange_boxes(const BoxExchange& boxes, Stream stream) override {
     if (!shared_) return Communicator::exchange_boxes(boxes, stream);
-    return Request(std::make_unique<SharedRequest>(context_, ranks_, shared_, shared_->exchange(boxes)));
+    return shared_request(shared_->exchange(boxes));
   }
 
   Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream) override {
-    if (shared_)
-      return Request(
-          std::make_unique<SharedRequest>(context_, ranks_, shared_, shared_->all_reduce(data, count, dtype, op)));
+    if (shared_) return shared_request(shared_->all_reduce(data, count, dtype, op));
     auto request = std::make_unique<MpiRequest>(context_, ranks_);
     for_pieces(count, [&](Index at, int n) {
       void* piece = static_cast<std::byte*>(data) + at * size_of(dtype);
@@ -191,9 +164,7 @@ class MpiCommunicator : public Communicator {
   }
 
   Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype, Stream) override {
-    if (shared_)
-      return Request(
-          std::make_unique<SharedRequest>(context_, ranks_, shared_, shared_->all_gather(local, all, counts, dtype)));
+    if (shared_) return shared_request(shared_->all_gather(local, all, counts, dtype));
     if (sum(counts) > most_mpi_elements) return all_gather_in_pieces(local, all, counts, dtype);
     auto request = std::make_unique<MpiRequest>(context_, ranks_);
     const auto& blocks = request->keep(Blocks(counts));
@@ -205,9 +176,7 @@ class MpiCommunicator : public Communicator {
   }
 
   Request reduce_scatter(const void* all, void* local, std::span<const Index> counts, DType dtype, Stream) override {
-    if (shared_)
-      return Request(std::make_unique<SharedRequest>(context_, ranks_, shared_,
-                                                     shared_->reduce_scatter(all, local, counts, dtype)));
+    if (shared_) return shared_request(shared_->reduce_scatter(all, local, counts, dtype));
     if (sum(counts) > most_mpi_elements) return reduce_scatter_in_pieces(all, local, counts, dtype);
     auto request = std::make_unique<MpiRequest>(context_, ranks_);
     const auto& blocks = request->keep(Blocks(counts));
@@ -253,6 +222,11 @@ class MpiCommunicator : public Communicator {
   }
 
  private:
+  Request shared_request(std::shared_ptr<const SharedOperation> operation) const {
+    const std::shared_ptr<const std::vector<int>> members(ranks_, &ranks_->all);
+    return Request(std::make_unique<SharedRequest<const MpiContext>>(context_, members, shared_, std::move(operation)));
+  }
+
   MPI_Comm comm_;
 
   // Collectives of more elements than MPI counts: one broadcast or reduction for each piece of each block. All
@@ -285,7 +259,7 @@ class MpiCommunicator : public Communicator {
     return Request(std::move(request));
   }
 
-  std::shared_ptr<Context> context_;
+  std::shared_ptr<MpiContext> context_;
   std::shared_ptr<const WorldRanks> ranks_;
   std::shared_ptr<SharedMemory> shared_;
   int rank_ = 0, size_ = 1;
@@ -293,7 +267,7 @@ class MpiCommunicator : public Communicator {
 
 }  // namespace
 
-std::shared_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, std::shared_ptr<Context> context) {
+std::shared_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, std::shared_ptr<MpiContext> context) {
   return std::make_shared<MpiCommunicator>(comm, std::move(context));
 }
 

@@ -9,6 +9,6 @@
 namespace partita {
 
 /// Makes a communicator of MPI processes. It takes ownership of `comm`. Collective: every rank of `comm` calls it.
-std::shared_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, std::shared_ptr<Context> context);
+std::shared_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, std::shared_ptr<MpiContext> context);
 
 }  // namespace partita

@@ -12,9 +12,9 @@ bool wants_shared_memory() {
   return text == nullptr || std::string_view(text) != "off";
 }
 
-void Context::say_waiting(const std::vector<int>& missing) const { print_waiting(rank_, seconds_, missing); }
+void MpiContext::say_waiting(const std::vector<int>& missing) const { print_waiting(rank_, seconds_, missing); }
 
-void Context::stop_sharing(int ranks, bool speaks) {
+void MpiContext::stop_sharing(int ranks, bool speaks) {
   shares_ = false;
   // The first communicator is that of all ranks. If even that has no shared memory, nothing else was tried.
   if (!speaks || (!shared_.empty() && !shared_.front()->first_to_tell())) return;

@@ -68,10 +68,10 @@ void combine(void* in, void* inout, int* count, MPI_Datatype*) {
 bool wants_shared_memory();
 
 /// What all communicators of a process share: the MPI handles of our types and reductions, and how to wait.
-class Context {
+class MpiContext {
  public:
-  explicit Context(MPI_Comm world) : Context(Node(world)) {}
-  explicit Context(const Node& node) : node_{node.oversubscribed}, one_node_(node.whole_world) {
+  explicit MpiContext(MPI_Comm world) : MpiContext(Node(world)) {}
+  explicit MpiContext(const Node& node) : node_{node.oversubscribed}, one_node_(node.whole_world) {
     check(MPI_Type_contiguous(2, MPI_BYTE, &two_bytes_), "MPI_Type_contiguous");
     check(MPI_Type_commit(&two_bytes_), "MPI_Type_commit");
     create(combine<DType::f64, ReduceOp::max>, f64_max_);
@@ -81,13 +81,13 @@ class Context {
     create(combine<DType::f16, ReduceOp::sum>, f16_sum_);
     create(combine<DType::f16, ReduceOp::max>, f16_max_);
   }
-  ~Context() {
+  ~MpiContext() {
     if (finalized()) return;
     MPI_Type_free(&two_bytes_);
     for (auto* op : {&f64_max_, &f32_max_, &bf16_sum_, &bf16_max_, &f16_sum_, &f16_max_}) MPI_Op_free(op);
   }
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
+  MpiContext(const MpiContext&) = delete;
+  MpiContext& operator=(const MpiContext&) = delete;
 
   MPI_Datatype type(DType dtype) const {
     switch (dtype) {

@@ -4,6 +4,7 @@
 #include "src/comm/job/patience.hpp"
 #include "src/comm/job/peer_failed.hpp"
 #include "src/comm/shared_memory/between_threads.hpp"
+#include "src/comm/shared_memory/shared_request.hpp"
 #include "src/comm/threads/meanwhile.hpp"
 #include "src/comm/threads/threads.hpp"
 #include "src/system/host.hpp"
@@ -72,32 +73,6 @@ class ThreadRank : public Meanwhile {
   NodeWait::Memory node_;
 };
 
-class SharedThreadRequest : public Request::State {
- public:
-  SharedThreadRequest(std::shared_ptr<ThreadRank> me, std::shared_ptr<SharedMemory> shared, std::vector<int> members,
-                      std::shared_ptr<const SharedOperation> operation)
-      : me_(std::move(me)),
-        shared_(std::move(shared)),
-        members_(std::move(members)),
-        operation_(std::move(operation)) {}
-
-  void wait(Stream) override {
-    operation_->await();
-    me_->wait(*shared_, *operation_, [this] {
-      std::vector<int> missing;
-      for (const int peer : shared_->missing(*operation_)) missing.push_back(members_[peer]);
-      return missing;
-    });
-  }
-  void progress() override { me_->progress(); }
-
- private:
-  std::shared_ptr<ThreadRank> me_;
-  std::shared_ptr<SharedMemory> shared_;
-  std::vector<int> members_;
-  std::shared_ptr<const SharedOperation> operation_;
-};
-
 /// Sends boxes and forms sums through shared memory, and leaves all else to a communicator of run_threads().
 class ThreadRanks : public Communicator {
  public:
@@ -105,7 +80,7 @@ class ThreadRanks : public Communicator {
   ThreadRanks(std::shared_ptr<ThreadRank> me, std::shared_ptr<Communicator> threads, std::vector<int> members)
       : me_(std::move(me)),
         threads_(std::move(threads)),
-        members_(std::move(members)),
+        members_(std::make_shared<const std::vector<int>>(std::move(members))),
         shared_(share_between_threads(*threads_)) {
     if (shared_) me_->add(*shared_);
   }
@@ -151,7 +126,7 @@ class ThreadRanks : public Communicator {
 
   std::shared_ptr<Communicator> split(int color, int key) override {
     auto part = threads_->split(color, key);
-    const auto mine = static_cast<std::int32_t>(members_[rank()]);
+    const auto mine = static_cast<std::int32_t>((*members_)[rank()]);
     std::vector<std::int32_t> members(static_cast<std::size_t>(part->size()));
     part->all_gather(&mine, members.data(), std::vector<Index>(members.size(), 1), DType::i32, {}).wait();
     return std::make_shared<ThreadRanks>(me_, std::move(part), std::vector<int>(members.begin(), members.end()));
@@ -159,12 +134,12 @@ class ThreadRanks : public Communicator {
 
  private:
   Request request(std::shared_ptr<const SharedOperation> operation) const {
-    return Request(std::make_unique<SharedThreadRequest>(me_, shared_, members_, std::move(operation)));
+    return Request(std::make_unique<SharedRequest<ThreadRank>>(me_, members_, shared_, std::move(operation)));
   }
 
   std::shared_ptr<ThreadRank> me_;
   std::shared_ptr<Communicator> threads_;
-  std::vector<int> members_;
+  std::shared_ptr<const std::vector<int>> members_;
   std::shared_ptr<SharedMemory> shared_;
 };
 

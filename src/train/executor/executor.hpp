@@ -17,13 +17,6 @@ class Inspector;
 class StageExchange;
 class WeightUpdate;
 
-/// The time of an action on one rank, in seconds of its host's steady clock: on a device, when its stream did it. The
-/// wait before the action is not included.
-struct TimedAction {
-  Action action;
-  double start = 0, end = 0;
-};
-
 /// Runs a plan on one rank: it performs the operations of its stage's StepProgram.
 class Executor {
  public:

@@ -35,9 +35,17 @@ Tensor LayerRunner::allocate(const Box& box, std::string_view names) const {
 /// KernelCall::fused, of the layer or of the activation.
 bool LayerRunner::fused(std::size_t i) const {
   const LayerPlan& layer = layers_[i];
-  const auto& then = layer.follows ? layers_[layer.inputs.front()].then : layer.then;
-  return then && !keep_ && rank_.backend.fuses(*then);
+  const LayerPlan& first = layer.follows ? layers_[layer.inputs.front()] : layer;
+  switch (first.takes()) {
+    case TakesActivation::no: return false;
+    case TakesActivation::where_fused: return !keep_ && rank_.backend.fuses(*first.then);
+    default: return !keep_;
+  }
 }
+
+/// True if the gradients of the layer's inputs are dy itself: of an addition, or of an activation whose gradient the
+/// layer before it takes along.
+bool LayerRunner::hands_on(std::size_t i) const { return layers_[i].hands_on && (!layers_[i].follows || fused(i)); }
 
 KernelCall LayerRunner::call(std::size_t i, Microbatch& m, const LayerState& state) const {
   const auto& weights = context_.parameters.layer(i);
@@ -145,21 +153,28 @@ void LayerRunner::run_backward_filter(std::size_t i, Microbatch& m, LayerState& 
 
 void LayerRunner::run_backward_data(std::size_t i, Microbatch& m, const LayerState& state) const {
   const LayerPlan& layer = layers_[i];
+  if (hands_on(i)) return m.work.dx.assign(layer.inputs.size(), m.dy[i]);
   for (std::size_t j = 0; j < layer.inputs.size(); ++j)
     m.work.dx.push_back(allocate(boxes_[i].dx[j], layer->input_shapes[j].names()));
   const Timed timed(Profile::Part::compute);
   kernels_[i]->backward_data(call(i, m, state), m.dy[i], m.work.dx);
 }
 
-/// Adds the gradient of one input to the gradient from other readers of that input.
+/// Adds the gradient of one input to the gradient from other readers of that input: in its memory, unless somebody else
+/// holds it, as an addition hands one gradient on to both its inputs.
 void LayerRunner::add_gradient(const StepOp& op, Microbatch& m) const {
   const auto i = static_cast<std::size_t>(op.layer), part = static_cast<std::size_t>(op.part);
   const Tensor gradient = convert_layout(i, "dx", m.work.dx[part], layers_[i]->redistribute_dx[part]);
   Tensor& sum = m.gradients[layers_[i].inputs[part]];
-  if (sum)
-    add(gradient, sum, rank_.stream);
-  else
+  if (!sum) {
     sum = gradient;
+  } else if (sum.shares()) {
+    const Tensor both = allocate(sum.box(), sum.names());
+    rank_.backend.sum(sum, gradient, false, both, rank_.stream);
+    sum = both;
+  } else {
+    add(gradient, sum, rank_.stream);
+  }
 }
 
 }  // namespace partita

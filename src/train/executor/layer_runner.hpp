@@ -1,10 +1,10 @@
 #pragma once
 
-#include "partita/strategies/plan/step.hpp"
 #include "partita/tensor/exchange.hpp"
 #include "partita/train/batch.hpp"
 #include "partita/train/kernels/kernel.hpp"
 #include "src/train/executor/parameters.hpp"
+#include "strategies/plan/step.hpp"
 
 #include <memory>
 #include <vector>
@@ -85,6 +85,7 @@ class LayerRunner {
 
  private:
   bool fused(std::size_t i) const;
+  bool hands_on(std::size_t i) const;
   KernelCall call(std::size_t i, Microbatch& m, const LayerState& state) const;
   Tensor allocate(const Box& box, std::string_view names) const;
   Tensor convert_layout(std::size_t i, std::string_view role, const Tensor& from, const LayerPlan::Steps& steps) const;

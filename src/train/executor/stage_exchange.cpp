@@ -68,10 +68,8 @@ void StageExchange::finish_gradients(Microbatch& m) {
   for (auto& [layer, tensor, exchange] : m.arriving_gradients) {
     exchange.finish();
     Tensor& sum = m.gradients[layer];
-    if (sum)
-      add(tensor, sum, stream_);
-    else
-      sum = tensor;
+    if (sum) add(sum, tensor, stream_);  // somebody else may hold `sum` (LayerRunner::hands_on)
+    sum = tensor;
   }
   m.arriving_gradients.clear();
 }

@@ -148,13 +148,16 @@ void WeightUpdate::clear_statistics(int layer) {
 
 void WeightUpdate::step(int group, Moment moment) {
   const Timed timed(Profile::Part::compute);
+  bool gathers = false;
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     if (group_of(plan_.buckets[b]) != group) continue;
     apply_bucket(b, moment);
-    if (plan_.sharded_optimizer) gather(b);
+    if (!plan_.sharded_optimizer) continue;
+    gather(b);
+    gathers = gathers || plan_.buckets[b].axes != 0;
   }
   finish();
-  parameters_.refresh(stream_);
+  if (gathers) parameters_.refresh(stream_);  // update() has rounded only what this rank updates
 }
 
 /// Returns the part of each weight that this rank updates, one per entry of the bucket. A part may be empty.
@@ -164,13 +167,20 @@ std::vector<WeightPiece> WeightUpdate::pieces(std::size_t b) const {
   std::vector<WeightPiece> pieces;
   for (std::size_t e = 0; e < entries.size(); ++e) {
     const auto& spec = plan_.layers[entries[e].layer]->weights[entries[e].weight];
-    const Interval mine = intersect({flat.offsets[e], flat.offsets[e + 1]}, flat.share);
+    const auto& layer = parameters_.layer(static_cast<std::size_t>(entries[e].layer));
+    const Index begin = flat.offsets[e], elements = layer.master[entries[e].weight].local.volume();
+    const Interval mine = intersect({begin, begin + elements}, flat.share);
     WeightPiece piece{.dtype = flat.w.dtype(), .count = mine.extent(), .decays = spec.decay};
     if (piece.count > 0) {
       const Index size = size_of(piece.dtype), local = (mine.lo - flat.share.lo) * size;
       piece.dw = sums_[b].data() + local;
       piece.w = flat.w.data() + mine.lo * size;
       for (std::size_t k = 0; k < flat.state.size(); ++k) piece.state[k] = flat.state[k].data() + local;
+      const Tensor& rounded = layer.compute[entries[e].weight];
+      if (rounded.dtype() != piece.dtype) {
+        piece.rounded_type = rounded.dtype();
+        piece.rounded = rounded.data() + (mine.lo - begin) * size_of(rounded.dtype());
+      }
     }
     pieces.push_back(piece);
   }

@@ -16,7 +16,7 @@ class BatchNormKernel final : public Kernel {
     const auto places = [](const Box& box) { return box.extent(1) == 0 ? 0 : box.volume() / box.extent(1); };
     const Index mine = places(x.owned(rank)), whole = places(Box(x.shape()));
     for (const int other : x.grid().group(rank, axes_)) count_ += places(x.owned(other));
-    share_ = axes_ == all_ ? 1 : static_cast<double>(mine) / static_cast<double>(std::max<Index>(whole, 1));
+    share_ = static_cast<double>(mine) / static_cast<double>(std::max<Index>(whole, 1));
   }
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
@@ -27,37 +27,42 @@ class BatchNormKernel final : public Kernel {
       Communicator* const ranks = along(call, axes_);
       saved.x = x[0];
       call.label("statistics forward");
-      saved.statistics = norm_statistics(backend, ranks, x[0], 1, x[0].extent('C'), count_, norm_.epsilon, stream);
-      update_running(call, saved.statistics);
+      // Statistics of this rank's part alone are averaged over ranks first.
+      const bool same = axes_ == all_, advances = same && !call.is_recompute;
+      saved.statistics = norm_statistics(backend, ranks, x[0], 1, x[0].extent('C'), count_, norm_.epsilon,
+                                         advances ? running(call) : RunningStatistics(), stream);
+      if (!same) update_running(call, saved.statistics);
     } else {
       saved.statistics = norm_numbers(x[0], 3, 1, x[0].extent('C'), MemoryClass::activations);
       backend.given_statistics(call.w[2], call.w[3], norm_.epsilon, saved.statistics, stream);
     }
-    backend.norm_forward(x[0], saved.statistics, call.w[0], call.w[1], y, stream);
+    backend.norm_forward(x[0], saved.statistics, call.w[0], call.w[1], call.fused, y, stream);
+    saved.passed = call.fused ? y : Tensor();
   }
 
   void start_backward(const KernelCall& call, const Tensor& dy) const override {
     auto& saved = state<State>(call);
     call.label("statistics backward");
-    saved.sums =
-        norm_gradient_sums(call.rank.backend, along(call, axes_), saved.statistics, saved.x, dy, call.rank.stream);
+    saved.sums = norm_gradient_sums(call.rank.backend, along(call, axes_), saved.statistics, saved.x,
+                                    {dy, saved.passed}, call.rank.stream);
   }
 
   void backward_filter(const KernelCall& call, const Tensor& /*dy*/) const override {
     const Tensor& sums = state<State>(call).sums;
-    call.rank.backend.add_parts(sums, 1, call.dw[0], call.rank.stream);
-    call.rank.backend.add_parts(sums, 0, call.dw[1], call.rank.stream);
+    call.rank.backend.norm_weight_gradients(sums, call.dw[0], call.dw[1], call.write, call.rank.stream);
   }
+  bool supports_overwrite() const override { return true; }
 
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
     const auto& saved = state<State>(call);
-    call.rank.backend.norm_backward(saved.x, dy, saved.statistics, saved.sums, /*scaled=*/false, call.w[0], count_,
-                                    dx[0], call.rank.stream);
+    call.rank.backend.norm_backward(saved.x, {dy, saved.passed}, saved.statistics, saved.sums, /*scaled=*/false,
+                                    call.w[0], count_, dx[0], call.rank.stream);
   }
 
  private:
   struct State final : Saved {
     Tensor x, statistics, sums;
+    Tensor passed;  // y, if ReLU was computed with it
   };
 
   static Communicator* along(const KernelCall& call, AxisSet axes) {
@@ -65,8 +70,13 @@ class BatchNormKernel final : public Kernel {
   }
 
   /// running = (1-m) * running + m * batch, once per step. With several microbatches, `batch` is their mean, weighted
-  /// by samples. The variance is unbiased. If statistics differ between ranks, their mean (weighted by elements) is
-  /// used, so that replicas of the running statistics agree.
+  /// by samples. The variance is unbiased.
+  RunningStatistics running(const KernelCall& call) const {
+    return {call.w[2], call.w[3], call.is_first_microbatch ? 1 - norm_.momentum : 1, norm_.momentum * call.share};
+  }
+
+  /// The same where statistics differ between ranks: their mean (weighted by elements) is used, so that replicas of the
+  /// running statistics agree.
   void update_running(const KernelCall& call, const Tensor& statistics) const {
     auto& backend = call.rank.backend;
     const Stream stream = call.rank.stream;
@@ -74,15 +84,14 @@ class BatchNormKernel final : public Kernel {
     const Tensor mean = norm_number(both, 0), variance = norm_number(both, 1);
     backend.axpby(share_, norm_number(statistics, 0), 0, mean, stream);
     backend.axpby(share_, norm_number(statistics, 1), 0, variance, stream);
-    if (count_ > 1)
-      backend.axpby(static_cast<double>(count_) / static_cast<double>(count_ - 1), variance, 0, variance, stream);
+    if (count_ > 1) backend.axpby(unbiased(count_), variance, 0, variance, stream);
     call.label("running statistics");
-    if (axes_ != all_ && both.volume() > 0)
+    if (both.volume() > 0)
       along(call, all_)->all_reduce(both.data(), both.volume(), both.dtype(), ReduceOp::sum, stream).wait(stream);
     if (call.is_recompute) return;
-    const double kept = call.is_first_microbatch ? 1 - norm_.momentum : 1, m = norm_.momentum * call.share;
-    backend.axpby(m, mean, kept, call.w[2], stream);
-    backend.axpby(m, variance, kept, call.w[3], stream);
+    const RunningStatistics to = running(call);
+    backend.axpby(to.add, mean, to.keep, to.mean, stream);
+    backend.axpby(to.add, variance, to.keep, to.variance, stream);
   }
 
   BatchNorm norm_;

@@ -31,15 +31,17 @@ class GroupNormKernel final : public Kernel {
     Communicator* const ranks = space_ == 0 ? nullptr : &call.grid.along(space_);
     saved.x = x[0];
     call.label("statistics forward");
-    saved.statistics = norm_statistics(backend, ranks, x[0], samples_, groups_, count_, epsilon_, stream);
-    backend.norm_forward(x[0], saved.statistics, call.w[0], call.w[1], y, stream);
+    saved.statistics = norm_statistics(backend, ranks, x[0], samples_, groups_, count_, epsilon_, {}, stream);
+    backend.norm_forward(x[0], saved.statistics, call.w[0], call.w[1], call.fused, y, stream);
+    saved.passed = call.fused ? y : Tensor();
   }
 
   void start_backward(const KernelCall& call, const Tensor& dy) const override {
     auto& saved = state<State>(call);
     saved.sums = norm_numbers(saved.x, 2, samples_, channels_, MemoryClass::activations);
     saved.grouped = norm_numbers(saved.x, 2, samples_, groups_, MemoryClass::activations);
-    call.rank.backend.channel_gradient_sums(saved.x, dy, saved.statistics, saved.sums, call.rank.stream);
+    call.rank.backend.channel_gradient_sums(saved.x, {dy, saved.passed}, saved.statistics, saved.sums,
+                                            call.rank.stream);
     call.rank.backend.group_channels(saved.sums, call.w[0], saved.grouped, call.rank.stream);
     call.label("statistics backward");
     if (space_ != 0 && saved.grouped.volume() > 0)
@@ -50,19 +52,20 @@ class GroupNormKernel final : public Kernel {
 
   void backward_filter(const KernelCall& call, const Tensor& /*dy*/) const override {
     const Tensor& sums = state<State>(call).sums;
-    call.rank.backend.add_parts(sums, 1, call.dw[0], call.rank.stream);
-    call.rank.backend.add_parts(sums, 0, call.dw[1], call.rank.stream);
+    call.rank.backend.norm_weight_gradients(sums, call.dw[0], call.dw[1], call.write, call.rank.stream);
   }
+  bool supports_overwrite() const override { return true; }
 
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
     const auto& saved = state<State>(call);
-    call.rank.backend.norm_backward(saved.x, dy, saved.statistics, saved.grouped, /*scaled=*/true, call.w[0], count_,
-                                    dx[0], call.rank.stream);
+    call.rank.backend.norm_backward(saved.x, {dy, saved.passed}, saved.statistics, saved.grouped, /*scaled=*/true,
+                                    call.w[0], count_, dx[0], call.rank.stream);
   }
 
  private:
   struct State final : Saved {
     Tensor x, statistics, sums, grouped;
+    Tensor passed;  // y, if ReLU was computed with it
   };
 
   double epsilon_;

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* no_folder = "there is no folder to store choices in";
 /// Increased whenever the set of algorithms changes, so that old choices are measured again.
-constexpr int generation = 2;
+constexpr int generation = 3;
 constexpr std::size_t words = sizeof(ConvProblem) / sizeof(Index);
 using Numbers = std::array<Index, words>;  // a problem in the form in which it is sent
 
@@ -103,9 +103,9 @@ std::vector<double> kept(const KernelCache& cache, const Backend& backend, const
 
 /// Replaces every -1 by a measured choice; each problem is measured by one rank. Collective.
 /// @param groups sizes of the groups of halves_first(). A group begins when all ranks know the choices of those before.
-void measure_rest(Backend& backend, const std::vector<ConvProblem>& problems, std::span<const std::size_t> groups,
-                  Communicator& comm, const std::function<void(Index done, Index all)>& progress,
-                  std::vector<double>& chosen) {
+void measure_rest(Backend& backend, Stream stream, const std::vector<ConvProblem>& problems,
+                  std::span<const std::size_t> groups, Communicator& comm,
+                  const std::function<void(Index done, Index all)>& progress, std::vector<double>& chosen) {
   const auto ranks = static_cast<std::size_t>(comm.size()), rank = static_cast<std::size_t>(comm.rank());
   const auto rest = static_cast<std::size_t>(std::count(chosen.begin(), chosen.end(), -1));
   const auto ours = (rest + ranks - 1 - rank) / ranks;
@@ -114,7 +114,7 @@ void measure_rest(Backend& backend, const std::vector<ConvProblem>& problems, st
     const std::size_t end = first + size;
     for (std::size_t i = first; i < end; ++i) {
       if (chosen[i] >= 0 || seen++ % ranks != rank) continue;
-      chosen[i] = position(backend, problems[i], measure_fastest(backend, problems[i]));
+      chosen[i] = position(backend, problems[i], measure_fastest(backend, stream, problems[i]));
       if (progress) progress(static_cast<Index>((seen - 1) / ranks + 1), static_cast<Index>(ours));
     }
     comm.all_reduce(chosen.data() + first, static_cast<Index>(size), DType::f64, ReduceOp::max, {}).wait();
@@ -185,7 +185,7 @@ void KernelCache::add(const KernelChoices& choices) const {
   fail("{} cannot be written: {}", path_, why);
 }
 
-void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, const KernelCache& cache,
+void choose_kernels(Backend& backend, Stream stream, const std::vector<ConvProblem>& mine, const KernelCache& cache,
                     Communicator& comm, const std::function<void(Index done, Index all)>& progress,
                     KernelChoices& choices, KernelReport& report) {
   const double start = now();
@@ -198,7 +198,7 @@ void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, cons
   const auto problems = with_halves(backend, united(mine, comm), groups);
   auto chosen = kept(cache, backend, problems, comm);
   const auto known = problems.size() - static_cast<std::size_t>(std::count(chosen.begin(), chosen.end(), -1));
-  measure_rest(backend, problems, groups, comm, progress, chosen);
+  measure_rest(backend, stream, problems, groups, comm, progress, chosen);
   if (known < problems.size()) adopt(kept(cache, backend, problems, comm), chosen);
 
   KernelChoices found;

@@ -45,9 +45,9 @@ class KernelCache {
 /// to `cache`. If the cache cannot be written, nothing is measured: another run could choose differently and so round
 /// differently.
 ///
-/// Adds to `choices` and `report`. Calls `progress` with the number of problems that this rank has measured and will
-/// measure in all. Collective: every rank of `comm` calls it.
-void choose_kernels(Backend& backend, const std::vector<ConvProblem>& mine, const KernelCache& cache,
+/// Measures on `stream`. Adds to `choices` and `report`. Calls `progress` with the number of problems that this rank
+/// has measured and will measure in all. Collective: every rank of `comm` calls it.
+void choose_kernels(Backend& backend, Stream stream, const std::vector<ConvProblem>& mine, const KernelCache& cache,
                     Communicator& comm, const std::function<void(Index done, Index all)>& progress,
                     KernelChoices& choices, KernelReport& report);
 

@@ -14,7 +14,7 @@ void sum_over(Communicator* ranks, const Tensor& numbers, Stream stream) {
 }  // namespace
 
 Tensor norm_statistics(Backend& backend, Communicator* ranks, const Tensor& x, Index parts, Index groups, Index count,
-                       double epsilon, Stream stream) {
+                       double epsilon, const RunningStatistics& running, Stream stream) {
   const Index channels = x.extent('C'), own = x.volume() / std::max<Index>(parts * groups, 1);
   const auto numbers = [&](Index each, Index of) { return norm_numbers(x, each, parts, of, MemoryClass::workspace); };
   const Tensor centers = numbers(1, groups), sums = numbers(2, channels);
@@ -25,12 +25,12 @@ Tensor norm_statistics(Backend& backend, Communicator* ranks, const Tensor& x, I
   backend.norm_moments(grouped, centers, own, count, moments, stream);
   sum_over(ranks, moments, stream);
   const Tensor statistics = norm_numbers(x, 3, parts, groups, MemoryClass::activations);
-  backend.norm_statistics(moments, count, epsilon, statistics, stream);
+  backend.norm_statistics(moments, count, epsilon, running, statistics, stream);
   return statistics;
 }
 
 Tensor norm_gradient_sums(Backend& backend, Communicator* ranks, const Tensor& statistics, const Tensor& x,
-                          const Tensor& dy, Stream stream) {
+                          const MaskedGradient& dy, Stream stream) {
   const Tensor sums = norm_numbers(x, 2, 1, x.extent('C'), MemoryClass::activations);
   backend.channel_gradient_sums(x, dy, statistics, sums, stream);
   sum_over(ranks, sums, stream);

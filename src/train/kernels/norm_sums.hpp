@@ -18,13 +18,13 @@ namespace partita {
 
 /// Returns the statistics of x (Backend::norm_statistics) for each of `parts` parts and of `groups` groups of the local
 /// channels. `count` is the number of elements of each over all `ranks`. If it is 0, the mean is 0 and the variance is
-/// 1. Collective: every rank of `ranks` calls it.
+/// 1. Advances the running statistics, if there are any. Collective: every rank of `ranks` calls it.
 Tensor norm_statistics(Backend& backend, Communicator* ranks, const Tensor& x, Index parts, Index groups, Index count,
-                       double epsilon, Stream stream);
+                       double epsilon, const RunningStatistics& running, Stream stream);
 
 /// Returns the two sums of the backward pass of batch normalization (Backend::channel_gradient_sums), summed over
 /// `ranks`: the gradients of shift and of scale. Collective: every rank of `ranks` calls it.
 Tensor norm_gradient_sums(Backend& backend, Communicator* ranks, const Tensor& statistics, const Tensor& x,
-                          const Tensor& dy, Stream stream);
+                          const MaskedGradient& dy, Stream stream);
 
 }  // namespace partita

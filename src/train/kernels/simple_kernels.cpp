@@ -15,8 +15,7 @@ class InputKernel final : public Kernel {
 /// y = f(x)
 class ActivationKernel final : public Kernel {
  public:
-  explicit ActivationKernel(const LayerPlan& layer)
-      : f_(static_cast<const ActivationOperator&>(*layer.op).activation()) {}
+  explicit ActivationKernel(const LayerPlan& layer) : f_(*layer.op->activation()) {}
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     if (!call.fused) call.rank.backend.activation_forward(f_, x[0], y, call.rank.stream);
@@ -50,15 +49,13 @@ class GlobalAveragePoolKernel final : public Kernel {
   double scale_;
 };
 
+/// y = x1 + x2, or ReLU of it. Its gradient is handed on (LayerPlan::hands_on).
 class AddKernel final : public Kernel {
  public:
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    copy_box(x[0], y, y.box(), call.rank.stream);
-    add(x[1], y, call.rank.stream);
+    call.rank.backend.sum(x[0], x[1], call.fused, y, call.rank.stream);
   }
-  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
-    for (const auto& each : dx) copy_box(dy, each, dy.box(), call.rank.stream);
-  }
+  void backward_data(const KernelCall&, const Tensor&, std::span<const Tensor>) const override {}
 };
 
 /// y[N@a C H@b] = (x1[N@a C1 H@b], x2[N@a C2 H@b], ...)

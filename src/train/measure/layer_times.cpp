@@ -70,8 +70,9 @@ Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool
   for (std::size_t i = 0; i < layers.size(); ++i) {
     apart.stage_of_group.push_back(plan.stage_running(layers[i].group));
     apart.layers[i].group = static_cast<int>(i);
-    apart.layers[i].recompute = apart.layers[i].follows = false;
-    apart.layers[i].then.reset();
+    apart.layers[i].recompute = false;
+    if (apart.layers[i].follows && !apart.layers[i].taken_along) apart.layers[i].follows = false;
+    if (apart.layers[i].takes() == TakesActivation::where_fused) apart.layers[i].then.reset();
     for (auto& boundary : apart.layers[i].sends_to_stages) boundary.group = first_reader(i, boundary.group);
   }
   apart.schedule = with_communication(schedule, graph_of(apart), plan.workload.training);
@@ -112,6 +113,7 @@ class Alone {
   }
 
   Executor& executor() { return executor_; }
+  Stream stream() const { return allocator_->stream(); }
   /// Runs the part once and returns its timed actions, without the time that stand-ins for other ranks took. Learns
   /// nothing.
   std::vector<TimedAction> run() {
@@ -234,7 +236,7 @@ class Measurement {
     KernelReport report;
     KernelChoices choices;
     if (part_.plan.workload.dtype == backend_.chosen_dtype())
-      choose_kernels(backend_, alone.executor().problems(),
+      choose_kernels(backend_, alone.stream(), alone.executor().problems(),
                      KernelCache(options_.kernel_folder, backend_, options_.threads), world_, {}, choices, report);
     barrier(world_);
     const double start = now();

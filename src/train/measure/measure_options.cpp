@@ -1,5 +1,7 @@
 #include "src/train/measure/measure_options.hpp"
 
+#include "src/train/trainer/card_ranks.hpp"
+
 namespace partita {
 
 std::shared_ptr<MeasuredDevice> make_measured_device(const DeviceOptions& options, Communicator& world) {

@@ -35,7 +35,7 @@ void PlanSet::prepare(BoundPlan& entry, Plan plan) {
                  ranks.replica_pair.get(), shared_.backend, shared_.parameters, *ranks.counter, shared_.allocator,
                  options.seed, options.overlap, &shared_.guard, options.graphs && captures()});
   if (options.dtype == shared_.backend.chosen_dtype())
-    choose_kernels(shared_.backend, entry.executor->problems(),
+    choose_kernels(shared_.backend, shared_.allocator->stream(), entry.executor->problems(),
                    KernelCache(options.kernel_folder, shared_.backend, options.threads), shared_.world,
                    options.measuring, entry.plan.kernels, kernels_);
   if (!entry.plan.workload.training && entry.executor->target().labels)

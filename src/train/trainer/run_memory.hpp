@@ -4,7 +4,7 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/train/data/augment.hpp"
 #include "partita/train/data/dataset.hpp"
-#include "partita/train/trainer/rank_device.hpp"
+#include "src/train/trainer/card_ranks.hpp"
 
 #include <cstdint>
 #include <functional>

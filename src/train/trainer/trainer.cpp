@@ -114,12 +114,11 @@ Trainer::~Trainer() = default;
 
 const Plan& Trainer::plan() const { return plans_->of(options_.batch, options_.training).plan; }
 const ProcessGrid& Trainer::grid() const { return *ranks_->grid; }
-const ProcessGrid& Trainer::gradient_grid() const { return *ranks_->gradient_grid; }
 TrafficCounter& Trainer::counter() const { return *ranks_->counter; }
-const KernelReport& Trainer::kernel_report() const { return plans_->kernel_report(); }
+const std::string& Trainer::kernel_problem() const { return plans_->kernel_report().problem; }
+void Trainer::record(std::vector<TimedAction>* actions) { plans_->of(options_.batch, true).executor->record(actions); }
 const MemoryPeak& Trainer::predicted_memory() const { return memory_->peak(); }
-Executor& Trainer::executor(Index batch, bool training) { return *plans_->of(batch, training).executor; }
-std::vector<NamedTensor> Trainer::weights() const { return parameters_->named(plan(), gradient_grid(), false); }
+std::vector<NamedTensor> Trainer::weights() const { return parameters_->named(plan(), *ranks_->gradient_grid, false); }
 
 EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training, const Progress& progress) {
   const Index samples = order.size();

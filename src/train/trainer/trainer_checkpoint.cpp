@@ -84,7 +84,7 @@ std::uint64_t Trainer::save(const std::string& path, const std::function<void()>
   memory_->add_checkpoint(plan(), true, true);
   auto attributes = record.attributes();
   for (const auto& [key, text] : notes_) attributes[std::string(note_prefix) + key] = text;
-  return save_checkpoint(path, parameters_->named_everywhere(plan(), gradient_grid(), world_.rank()), attributes,
+  return save_checkpoint(path, parameters_->named_everywhere(plan(), *ranks_->gradient_grid, world_.rank()), attributes,
                          *ranks_->control, check);
 }
 
@@ -103,7 +103,7 @@ void Trainer::load(const CheckpointFile& file, bool optimizer) {
     if (optimizer) check_resumable(record, file.path(), options_);
   });
   memory_->add_checkpoint(plan(), optimizer, false);
-  const auto named = parameters_->named(plan(), gradient_grid(), optimizer);
+  const auto named = parameters_->named(plan(), *ranks_->gradient_grid, optimizer);
   file.load(named, *ranks_->control);
   if (optimizer) parameters_->keep_state(plan(), named);
   parameters_->refresh(stream());

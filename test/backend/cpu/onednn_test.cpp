@@ -173,7 +173,7 @@ TEST_F(OneDnn, MeasuresAmongItsOwnWays) {
     const ConvProblem problem(pass, c.slides, c.x, c.w, c.y, pass == ConvPass::forward);
     const auto ways = fast->algorithms(problem);
     EXPECT_EQ(ways.size(), offers(problem, "winograd") ? 5U : 4U);
-    EXPECT_EQ(std::count(ways.begin(), ways.end(), measure_fastest(*fast, problem)), 1);
+    EXPECT_EQ(std::count(ways.begin(), ways.end(), measure_fastest(*fast, {}, problem)), 1);
   }
   compare(random, c);
 }

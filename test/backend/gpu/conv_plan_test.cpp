@@ -173,6 +173,56 @@ TEST(ConvPlan, TheFirstNameIsOfTheFirstPlan) {
   EXPECT_EQ(conv_plan(call, h100(), exact, "engine 123456")->name(), all[0].name());
 }
 
+/// A convolution of whole square images, without padding if its kernel is 1.
+ConvProblem square(ConvPass pass, Index batch, Index channels, Index filters, Index size, Index kernel, Index stride) {
+  const Window window{kernel, stride, 1, kernel / 2, kernel / 2};
+  const Index out = window.outputs(size);
+  return {pass,
+          std::array{window, window},
+          Box(Shape{{'N', batch}, {'C', channels}, {'H', size}, {'W', size}}),
+          Box(Shape{{'F', filters}, {'C', channels}, {'H', kernel}, {'W', kernel}}),
+          Box(Shape{{'N', batch}, {'C', filters}, {'H', out}, {'W', out}}),
+          false};
+}
+
+// An engine has tile sizes and other settings, its knobs. Without them most of cuDNN's proposals would have one name.
+TEST(ConvPlan, NamesHoldTheKnobs) {
+  for (const ConvPass pass : passes) {
+    const ConvCall call = dense_call(square(pass, 256, 256, 256, 14, 3, 1), DType::bf16);
+    SCOPED_TRACE(call.problem.print());
+    std::set<std::string> names;
+    const auto all = conv_plans(call, h100(), exact, 100).fitting;
+    for (const auto& plan : all) {
+      names.insert(plan.name());
+      const auto again = conv_plan(call, h100(), exact, plan.name());
+      ASSERT_TRUE(again);
+      EXPECT_EQ(again->name(), plan.name());
+      EXPECT_EQ(again->workspace(), plan.workspace());
+      EXPECT_EQ(again->tensor_cores(), plan.tensor_cores());
+    }
+    EXPECT_EQ(names.size(), all.size());
+    EXPECT_GT(names.size(), 20U);
+    EXPECT_GT(std::count_if(names.begin(), names.end(), [](const auto& name) { return name.find('=') != name.npos; }),
+              20);
+  }
+}
+
+// With stride 2 and kernel 1 no output reads the last row and column. cuDNN is given all of x, since for a part of it,
+// with the strides of all, only engines without tensor cores fit.
+TEST(ConvPlan, InputsThatAStrideLeavesOutAreNotCutOff) {
+  for (const ConvPass pass : passes)
+    for (const Index channels : {256, 512, 1024}) {
+      const ConvProblem problem = square(pass, 256, channels, 2 * channels, 14336 / channels, 1, 2);
+      SCOPED_TRACE(problem.print());
+      EXPECT_EQ(problem.sides[1].in, 14336 / channels);
+      EXPECT_EQ(problem.sides[1].pad_hi, 0);
+      EXPECT_EQ(problem.trimmed().sides[1].in, 14336 / channels - 1);
+      const auto all = conv_plans(dense_call(problem, DType::bf16), h100(), exact, 1).fitting;
+      ASSERT_FALSE(all.empty());
+      EXPECT_TRUE(all.front().tensor_cores()) << all.front().name();
+    }
+}
+
 TEST(ConvPlan, WrongProblemsAreRefused) {
   const std::array windows{Window{3, 1, 1, 1, 1}, Window{3, 1, 1, 1, 1}};
   const Box x(Shape{{'N', 4}, {'C', 32}, {'H', 16}, {'W', 20}}), w(Shape{{'F', 32}, {'C', 32}, {'H', 3}, {'W', 3}});

@@ -38,20 +38,19 @@ void expect_near(const Tensor& found, const Tensor& expected, double tolerance) 
     ASSERT_NEAR(found.get(i), expected.get(i), tolerance * (1 + std::abs(expected.get(i)))) << "element " << i;
 }
 
-/// A type of elements, and whether the functors run as kernels of a GPU.
-class Functors : public testing::TestWithParam<std::tuple<DType, bool>> {
+/// A type of elements, and what runs the functors.
+class Functors : public testing::TestWithParam<std::tuple<DType, Runner>> {
  protected:
   static DType dtype() { return std::get<0>(GetParam()); }
   double tolerance() const {
     return dtype() == DType::f64 ? 1e-13 : dtype() == DType::f32 ? 1e-5 : dtype() == DType::bf16 ? 1e-2 : 2e-3;
   }
-  std::unique_ptr<Backend> reference = make_reference_backend(),
-                           functors = std::get<1>(GetParam()) ? make_emulated_backend() : make_functor_backend();
+  std::unique_ptr<Backend> reference = make_reference_backend(), functors = make_functors(std::get<1>(GetParam()));
   Generator random{17};
 };
 INSTANTIATE_TEST_SUITE_P(DTypes, Functors,
                          testing::Combine(testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16),
-                                          testing::Bool()));
+                                          testing::ValuesIn(runners())));
 
 TEST_P(Functors, DropoutDrawsTheSameNumbers) {
   for (const Box& box : boxes()) {
@@ -60,7 +59,7 @@ TEST_P(Functors, DropoutDrawsTheSameNumbers) {
     for (int d = 0; d < box.dims(); ++d) whole.push_back({names_of(box)[d], box[d].hi + 1});
     const Tensor x = random.tensor(dtype(), names_of(box), box), y = x.like(box), other = x.like(box);
     const Random numbers(3, hash_text("dropout"), 5);
-    const Tensor step(DType::f64, "F", Box(Shape{{'F', 1}}));
+    const Tensor step = tensor(DType::f64, "F", Box(Shape{{'F', 1}}));
     step.set(0, 7);
     reference->dropout(0.4, numbers, step, 1000, whole, x, y, {});
     functors->dropout(0.4, numbers, step, 1000, whole, x, other, {});
@@ -78,7 +77,7 @@ TEST_P(Functors, SpatialSumsAndTheirAdjoints) {
     Box flat(2);
     flat[0] = box[0];
     flat[1] = box[1];
-    const Tensor x = random.tensor(dtype(), names_of(box), box), y(dtype(), "NC", flat), other = y.like(flat);
+    const Tensor x = random.tensor(dtype(), names_of(box), box), y = tensor(dtype(), "NC", flat), other = y.like(flat);
     reference->spatial_sum(x, 0.3, y, {});
     functors->spatial_sum(x, 0.3, other, {});
     expect_near(other, y, tolerance());
@@ -149,7 +148,8 @@ TEST_P(Functors, BlocksMoveIntoChannelsAndBack) {
     }
     out[1] = {0, 3 * per};
     SCOPED_TRACE(fmt::format("{} from {}", out.print(), in.print()));
-    const Tensor x = random.tensor(dtype(), names_of(in), in), y(dtype(), names_of(out), out), other = y.like(out);
+    const Tensor x = random.tensor(dtype(), names_of(in), in), y = tensor(dtype(), names_of(out), out),
+                 other = y.like(out);
     reference->space_to_depth(block, x, y, {});
     functors->space_to_depth(block, x, other, {});
     expect_near(other, y, 0);
@@ -164,12 +164,12 @@ TEST_P(Functors, DiceAndDifferences) {
     SCOPED_TRACE(box.print());
     const Index samples = box.extent(0), channels = box.extent(1);
     const Tensor x = random.tensor(dtype(), names_of(box), box), target = random.tensor(dtype(), names_of(box), box);
-    const Tensor labels(DType::i32, "F", Box(Shape{{'F', x.volume() / channels}}));
+    const Tensor labels = tensor(DType::i32, "F", Box(Shape{{'F', x.volume() / channels}}));
     for (Index i = 0; i < labels.volume(); ++i) labels.set(i, static_cast<double>(random.draw(0, channels - 1)));
     std::vector<Tensor> sums, results, gradients;
     for (Backend* backend : {reference.get(), functors.get()}) {
       sums.push_back(norm_numbers(x, 2, samples, channels, MemoryClass::workspace));
-      results.emplace_back(DType::f64, "F", Box(Shape{{'F', 2}}));
+      results.push_back(tensor(DType::f64, "F", Box(Shape{{'F', 2}})));
       gradients.push_back(x.like(box));
       backend->overlap_forward(x, labels, sums.back(), results.back(), {});
       const Tensor overlaps = copy_of(sums.back());
@@ -178,7 +178,7 @@ TEST_P(Functors, DiceAndDifferences) {
       backend->overlap_loss(sums.back(), 7, 0.5, results.back(), {});
       backend->overlap_backward(x, labels, sums.back(), gradients.back(), {});
       for (const bool absolute : {false, true}) {
-        results.emplace_back(DType::f64, "F", Box(Shape{{'F', 2}}));
+        results.push_back(tensor(DType::f64, "F", Box(Shape{{'F', 2}})));
         gradients.push_back(x.like(box));
         backend->difference_forward(absolute, x, target, 3, results.back(), {});
         backend->difference_backward(absolute, x, target, 0.25, gradients.back(), {});
@@ -194,23 +194,24 @@ TEST_P(Functors, DiceAndDifferences) {
 
 // A label that is no class must neither read memory that is not the tensor's nor count as right.
 TEST(FunctorLabels, ALabelThatIsNoClassGivesNoLoss) {
-  const Tensor x(DType::f32, "NCH", Box(Shape{{'N', 1}, {'C', 3}, {'H', 2}}));
+  const Tensor x = tensor(DType::f32, "NCH", Box(Shape{{'N', 1}, {'C', 3}, {'H', 2}}));
   x.set(0, 1);
-  for (const auto& [wrong, on_gpu] : {std::pair{-1.0, false}, {3.0, false}, {1e9, false}, {3.0, true}}) {
-    const auto backend = on_gpu ? make_emulated_backend() : make_functor_backend();
-    const Tensor labels(DType::i32, "NH", Box(Shape{{'N', 1}, {'H', 2}})),
-        result(DType::f64, "F", Box(Shape{{'F', 2}}));
-    labels.set(1, wrong);
-    backend->cross_entropy_forward(x, labels, 1, result, {});
-    EXPECT_TRUE(std::isnan(result.get(0)));
-    EXPECT_EQ(result.get(1), 1);
-    const Tensor sums = norm_numbers(x, 2, 1, 3, MemoryClass::workspace);
-    result.zero({});
-    backend->overlap_forward(x, labels, sums, result, {});
-    backend->overlap_loss(sums, 1, 1, result, {});
-    EXPECT_TRUE(std::isnan(result.get(0)));
-    EXPECT_EQ(result.get(1), 1);
-  }
+  for (const Runner runner : runners())
+    for (const double wrong : {-1.0, 3.0, 1e9}) {
+      const auto backend = make_functors(runner);
+      const Tensor labels = tensor(DType::i32, "NH", Box(Shape{{'N', 1}, {'H', 2}})),
+                   result = tensor(DType::f64, "F", Box(Shape{{'F', 2}}));
+      labels.set(1, wrong);
+      backend->cross_entropy_forward(x, labels, 1, result, {});
+      EXPECT_TRUE(std::isnan(result.get(0)));
+      EXPECT_EQ(result.get(1), 1);
+      const Tensor sums = norm_numbers(x, 2, 1, 3, MemoryClass::workspace);
+      result.zero({});
+      backend->overlap_forward(x, labels, sums, result, {});
+      backend->overlap_loss(sums, 1, 1, result, {});
+      EXPECT_TRUE(std::isnan(result.get(0)));
+      EXPECT_EQ(result.get(1), 1);
+    }
 }
 
 // Wide and tall ones, so that a GPU moves several elements at once, or one where the channels do not allow it, and cuts
@@ -238,8 +239,8 @@ TEST_P(Functors, RowsOfManyChannels) {
         const Index count = samples * points / parts;
         backend->channel_sums(x, centers, moments, {});
         backend->norm_moments(moments, centers, count, count, shared, {});
-        backend->norm_statistics(shared, count, 1e-3, statistics, {});
-        backend->norm_forward(x, statistics, scale, shift, z, {});
+        backend->norm_statistics(shared, count, 1e-3, {}, statistics, {});
+        backend->norm_forward(x, statistics, scale, shift, false, z, {});
         backend->channel_gradient_sums(x, dy, statistics, gradients, {});
         backend->norm_backward(x, dy, statistics, gradients, false, scale, samples * points / parts, dx, {});
         backend->axpby(0.5, dy, 2, more, {});
@@ -266,7 +267,7 @@ TEST(FunctorParts, MayBeMoreThanAGridHasBlocks) {
   one.set(0, 1);
   for (Index i = 0; i < samples; ++i) statistics.set(2 * samples + i, 2);  // mean 0, 1 / deviation 2
   const auto emulated = make_emulated_backend();
-  emulated->norm_forward(x, statistics, one, zero, y, {});
+  emulated->norm_forward(x, statistics, one, zero, false, y, {});
   for (Index i = 0; i < samples; ++i) ASSERT_EQ(y.get(i), 2 * x.get(i)) << i;
   if (!lengthy()) return;  // each thread waits at nine barriers: 15 seconds
   emulated->channel_sums(x, numbers(1), sums, {});
@@ -277,11 +278,11 @@ TEST_P(Functors, CrossEntropyAndItsGradient) {
   for (const Box& box : boxes()) {
     SCOPED_TRACE(box.print());
     const Tensor x = random.tensor(dtype(), names_of(box), box);
-    const Tensor labels(DType::i32, "F", Box(Shape{{'F', x.volume() / box.extent(1)}}));
+    const Tensor labels = tensor(DType::i32, "F", Box(Shape{{'F', x.volume() / box.extent(1)}}));
     for (Index i = 0; i < labels.volume(); ++i) labels.set(i, static_cast<double>(random.draw(0, box.extent(1) - 1)));
     std::vector<Tensor> results, gradients;
     for (Backend* backend : {reference.get(), functors.get()}) {
-      results.emplace_back(DType::f64, "F", Box(Shape{{'F', 2}}));
+      results.push_back(tensor(DType::f64, "F", Box(Shape{{'F', 2}})));
       gradients.push_back(x.like(box));
       backend->cross_entropy_forward(x, labels, 5, results.back(), {});
       backend->cross_entropy_backward(x, labels, 0.75, gradients.back(), {});

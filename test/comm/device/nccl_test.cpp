@@ -96,6 +96,12 @@ TEST(Nccl, TheWatchFindsLostMessagesAndFailuresElsewhere) {
       return found;
     };
     EXPECT_EQ(looks(2 * NcclWatch::patience), fine) << "nothing is under way";
+    {
+      const NcclWatch::Connecting connecting(watch);
+      EXPECT_EQ(looks(NcclWatch::patience - 1), fine);
+      EXPECT_EQ(looks(1), lost) << "a rank that does not come";
+    }
+    EXPECT_EQ(looks(2 * NcclWatch::patience), fine) << "all have come";
     watch.started(device.record(stream));
     EXPECT_EQ(looks(NcclWatch::patience - 1), fine);
     device.finish(stream);

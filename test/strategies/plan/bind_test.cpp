@@ -190,11 +190,6 @@ TEST(Memory, ALimitIsNotPassedByWhatWasPredicted) {
   EXPECT_NO_THROW(check_memory(b.plan, std::max(peak_memory(b.plan, 0).total, peak_memory(b.plan, 1).total)));
   expect_error([&] { check_memory(b.plan, peak_memory(b.plan, 0).total / 2); },
                {"rank", "activations", "more than the memory limit"});
-  const auto allocator = std::make_shared<Allocator>(1000);
-  const auto first = Allocator::allocate(allocator, 600, MemoryClass::activations);
-  expect_error([&] { Allocator::allocate(allocator, 401, MemoryClass::halos); }, {"401 more bytes of halos", "1000"});
-  EXPECT_NO_THROW(Allocator::allocate(allocator, 400, MemoryClass::halos));
-  EXPECT_NO_THROW(Allocator::allocate(allocator, 900, MemoryClass::workspace));
 }
 
 TEST(Bind, RulesMergeKeyByKeyAndLaterOnesWin) {

@@ -25,6 +25,11 @@ class Apart final : public Operator {
   Layout follow(const Layout& x, const Shape& output) const override { return of_->follow(x, output); }
   double flops(std::span<const Shape> inputs, const Shape& output) const override { return of_->flops(inputs, output); }
   Kept keeps() const override { return of_->keeps(); }
+  bool overwrites_input() const override { return of_->overwrites_input(); }
+  bool output_may_be_overwritten() const override { return of_->output_may_be_overwritten(); }
+  std::optional<Activation> activation() const override { return of_->activation(); }
+  TakesActivation takes_activation(const Activation& f) const override { return of_->takes_activation(f); }
+  bool hands_on_gradient() const override { return of_->hands_on_gradient(); }
   HaloOverlap halo_overlap() const override { return of_->halo_overlap(); }
   bool computes_dw_separately() const override { return of_->computes_dw_separately(); }
   MemoryPasses memory_passes(bool training) const override { return of_->memory_passes(training); }

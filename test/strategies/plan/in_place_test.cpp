@@ -38,9 +38,35 @@ TEST(InPlace, AnActivationFollowsAConvolutionOrAProduct) {
   EXPECT_EQ(how(b.plan(b.model.tanh("f", b.model.linear("linear", b.conv, {.features = 5})))), "follows");
 }
 
+TEST(InPlace, ANormalizationTakesReluAlongInBothPasses) {
+  for (const bool groups : {false, true}) {
+    Example a;
+    const Value norm = groups ? a.model.group_norm("norm", a.conv, {.groups = 3}) : a.model.batch_norm("norm", a.conv);
+    const Plan plan = a.plan(a.model.relu("f", norm));
+    EXPECT_EQ(how(plan), "follows");
+    EXPECT_EQ(plan.layer("norm").takes(), TakesActivation::both);
+    EXPECT_TRUE(plan.layer("norm").keeps().y);
+    EXPECT_TRUE(plan.layer("f").taken_along);
+    EXPECT_TRUE(plan.layer("f").hands_on);
+  }
+}
+
+TEST(InPlace, AnAdditionTakesReluAlongInItsForward) {
+  Example a;
+  const Value other = a.model.conv("other", a.conv, {.filters = 3}),
+              third = a.model.conv("third", a.conv, {.filters = 3});
+  const Plan plan = a.plan(a.model.relu("f", a.model.add("sum", other, third)));
+  EXPECT_EQ(how(plan), "follows");
+  EXPECT_TRUE(plan.layer("sum").in_place);
+  EXPECT_TRUE(plan.layer("sum").hands_on);
+  EXPECT_EQ(plan.layer("sum").takes(), TakesActivation::forward);
+  EXPECT_TRUE(plan.layer("f").taken_along);
+  EXPECT_FALSE(plan.layer("f").hands_on) << "the gradient is masked once for both inputs";
+}
+
 TEST(InPlace, OtherLayersDoNotApplyIt) {
   Example a, b;
-  EXPECT_EQ(how(a.plan(a.model.relu("f", a.model.batch_norm("norm", a.conv, {})))), "in place");
+  EXPECT_EQ(how(a.plan(a.model.leaky_relu("f", a.model.batch_norm("norm", a.conv, {})))), "in place");
   EXPECT_EQ(how(b.plan(b.model.relu("f", b.model.max_pool("pool", b.conv, {})))), "in place");
 }
 

@@ -1,5 +1,5 @@
 // The list of operations of a step (StepProgram) of small plans, action by action, against lists written by hand.
-#include "partita/strategies/plan/step.hpp"
+#include "strategies/plan/step.hpp"
 
 #include "test/strategies/cost/priced.hpp"
 

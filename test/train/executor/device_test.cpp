@@ -2,9 +2,8 @@
 // waits once a step, a missing event is found, and a call that fails ends the run with one message.
 #include "examples/12_own_kernel.hpp"
 #include "partita/base/philox.hpp"
-#include "partita/train/trainer/trainer.hpp"
 #include "src/comm/threads/threads.hpp"
-#include "src/train/executor/parameters.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/lazy_backend.hpp"
@@ -174,8 +173,8 @@ TEST(Device, SavesAndLoadsTheCheckpointsOfTheCpu) {
       there.save(of_device.path);
       Trainer back(net(), strategy, options(), comm);
       back.load(of_device.path, true);
-      const auto first = cpu.parameters().named(cpu.plan(), cpu.gradient_grid(), true);
-      const auto last = back.parameters().named(back.plan(), back.gradient_grid(), true);
+      const auto first = TrainerParts::parameters(cpu).named(cpu.plan(), TrainerParts::gradient_grid(cpu), true);
+      const auto last = TrainerParts::parameters(back).named(back.plan(), TrainerParts::gradient_grid(back), true);
       ASSERT_EQ(first.size(), last.size());
       for (std::size_t i = 0; i < first.size(); ++i)
         EXPECT_EQ(read(first[i].tensor.local, {}), read(last[i].tensor.local, {})) << first[i].name;

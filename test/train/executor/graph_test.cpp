@@ -1,10 +1,9 @@
 // Steps that a device captures as graphs and launches again: they compute what steps without graphs compute, and what
 // changes from step to step does so in a launch as well.
 #include "partita/base/philox.hpp"
-#include "partita/train/trainer/trainer.hpp"
 #include "src/comm/threads/threads.hpp"
 #include "src/device/profile.hpp"
-#include "src/train/executor/executor.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/card.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
@@ -90,7 +89,7 @@ Trained train_rank(const Model& model, const Strategy& strategy, const TrainerOp
     const auto values = read(tensor.local, trainer.stream());
     result.weights.insert(result.weights.end(), values.begin(), values.end());
   }
-  result.launched = trainer.executor(samples, true).launched();
+  result.launched = TrainerParts::executor(trainer, samples, true).launched();
   EXPECT_EQ(trainer.measured(), trainer.predicted());
   return result;
 }
@@ -332,12 +331,13 @@ TEST(Graph, ADataSetThatFailsInACaptureEndsIt) {
             if (microbatch == 1) fail("the file is damaged");
             return {batch.images[0].tensor, batch.targets[0].tensor};
           };
-          EXPECT_EQ(message_of([&] { trainer.executor(samples, true).run(read, 2, 0.05); }), "the file is damaged");
+          EXPECT_EQ(message_of([&] { TrainerParts::executor(trainer, samples, true).run(read, 2, 0.05); }),
+                    "the file is damaged");
           EXPECT_FALSE(device.active());
         }
         all.push_back(trainer.step(batch).loss);
       }
-      EXPECT_GE(trainer.executor(samples, true).launched(), 1);
+      EXPECT_GE(TrainerParts::executor(trainer, samples, true).launched(), 1);
     });
     device.check();
     return all;
@@ -357,7 +357,7 @@ TEST(Graph, ABatchOnTheDeviceIsRefused) {
       return {Tensor(images.dtype(), images.names(), images.box(), trainer.allocator(), MemoryClass::activations),
               batch.targets[0].tensor};
     };
-    const std::string message = message_of([&] { trainer.executor(samples, true).run(read, 2, 0.05); });
+    const std::string message = message_of([&] { TrainerParts::executor(trainer, samples, true).run(read, 2, 0.05); });
     EXPECT_NE(message.find("--no-graph"), std::string::npos) << message;
   });
 }
@@ -371,7 +371,7 @@ TEST(Graph, IsWaitedForOnceAStep) {
     const int before = device.host_waits();
     for (int step = 2; step < 6; ++step) trainer.step(batches(trainer, step));
     EXPECT_EQ(device.host_waits() - before, 4);
-    EXPECT_EQ(trainer.executor(samples, true).launched(), 3);
+    EXPECT_EQ(TrainerParts::executor(trainer, samples, true).launched(), 3);
   });
 }
 

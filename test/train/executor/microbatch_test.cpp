@@ -2,6 +2,7 @@
 // them.
 #include "partita/strategies/plan/memory.hpp"
 #include "src/comm/threads/threads.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/master.hpp"
 
 #include <gtest/gtest.h>
@@ -55,7 +56,8 @@ Trained train(const Model& model, const std::string& kind, int microbatches, Ind
       for (Index n = 0; n < batch; ++n) samples.push_back(first + n);
       trained.losses.push_back(trainer.step(data, samples).loss);
     }
-    trained.weights = trainer.parameters().named(trainer.plan(), trainer.gradient_grid(), false);
+    trained.weights =
+        TrainerParts::parameters(trainer).named(trainer.plan(), TrainerParts::gradient_grid(trainer), false);
     trained.memory = trainer.peak_memory();
     EXPECT_EQ(peak_memory(trainer.plan(), 0).each[MemoryClass::activations],
               trained.memory.each[MemoryClass::activations]);

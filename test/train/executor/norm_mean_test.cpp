@@ -3,7 +3,7 @@
 #include "partita/base/philox.hpp"
 #include "partita/partita.hpp"
 #include "src/comm/threads/threads.hpp"
-#include "src/train/executor/executor.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/naive.hpp"
 #include "test/support/norm_oracle.hpp"
 
@@ -122,10 +122,10 @@ struct Trial {
   void set(std::string_view name, const std::function<double(Index)>& f) {
     for (std::size_t j = 0; j < trainer->plan().layers[norm]->weights.size(); ++j)
       if (const auto& spec = trainer->plan().layers[norm]->weights[j]; spec.name == name)
-        fill(trainer->parameters().layer(norm).master[j].local, spec.shape, f);
+        fill(TrainerParts::parameters(*trainer).layer(norm).master[j].local, spec.shape, f);
   }
   void run(Index step, bool training) {
-    Executor& executor = trainer->executor(samples, training);
+    Executor& executor = TrainerParts::executor(*trainer, samples, training);
     const Target target = executor.target();
     const Batch batch{Tensor(dtype, executor.plan().layers[0]->shape.names(), executor.images()),
                       Tensor(DType::i32, target.shape.names(), executor.target_box())};
@@ -150,7 +150,7 @@ struct Trial {
     expect_part(after.got(), of.y, of_y, "y");
     expect_part(
         before.got(), of.dx, [&](std::size_t i) { return wide ? of_dx : of.dx_bound(i); }, "dx");
-    const auto& gradients = trainer->parameters().layer(norm).gradient;
+    const auto& gradients = TrainerParts::parameters(*trainer).layer(norm).gradient;
     const auto sum = [&](std::size_t) { return wide ? 1e-8 : 1e-4; };
     expect_part(gradients[0], of.dscale, sum, "dscale");
     expect_part(gradients[1], of.dshift, sum, "dshift");

@@ -6,6 +6,7 @@
 #include "src/comm/delaying.hpp"
 #include "src/comm/threads/threads.hpp"
 #include "src/system/clock.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/master.hpp"
@@ -194,7 +195,8 @@ Epoch run_epoch(const Model& model, const Strategy& strategy) {
     Trainer trainer(model, strategy, options, comm);
     const double loss = trainer.train_epoch(data, {}).loss, evaluation = trainer.evaluate(data, {}).loss;
     EXPECT_TRUE(trainer.predicted() == trainer.measured()) << "on rank " << comm.rank();
-    epoch.weights[comm.rank()] = trainer.parameters().named(trainer.plan(), trainer.gradient_grid(), false);
+    epoch.weights[comm.rank()] =
+        TrainerParts::parameters(trainer).named(trainer.plan(), TrainerParts::gradient_grid(trainer), false);
     if (comm.rank() == 0) epoch.loss = loss, epoch.evaluation = evaluation;
   });
   return epoch;

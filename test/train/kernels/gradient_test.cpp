@@ -3,7 +3,7 @@
 // results.
 #include "partita/base/philox.hpp"
 #include "src/comm/threads/threads.hpp"
-#include "src/train/executor/executor.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/master.hpp"
 
 namespace partita::test {
@@ -46,7 +46,7 @@ double derivative_error(const RandomCase& drawn) {
     options.dtype = DType::f64;
     options.backend = "reference";
     Trainer trainer(drawn.model, Strategy(), options, comm);
-    Executor& executor = trainer.executor(drawn.batch, true);
+    Executor& executor = TrainerParts::executor(trainer, drawn.batch, true);
     const Shape& shape = executor.plan().layers[0]->shape;
     const Target target = executor.target();
     const Index classes = executor.plan().layers.back()->input_shapes[0]['C'];
@@ -56,16 +56,16 @@ double derivative_error(const RandomCase& drawn) {
     fill(batch.target, target.shape,
          [&](Index i) { return target.labels ? static_cast<double>(i % classes) : Random(6, 2).normal(i); });
     constexpr double still = 1e-300;  // a learning rate that changes nothing
-    move(trainer.parameters(), trainer.plan(),
+    move(TrainerParts::parameters(trainer), trainer.plan(),
          0.1);  // nonzero biases: with padding alone the input would be at the kink of a ReLU
     executor.run(batch, 0, still);
-    const double exact = slope(trainer.parameters(), trainer.plan());
+    const double exact = slope(TrainerParts::parameters(trainer), trainer.plan());
     for (const double h : {1e-4, 1e-5, 1e-6, 1e-7}) {
-      move(trainer.parameters(), trainer.plan(), h);
+      move(TrainerParts::parameters(trainer), trainer.plan(), h);
       const double above = executor.run(batch, 0, still).loss;
-      move(trainer.parameters(), trainer.plan(), -2 * h);
+      move(TrainerParts::parameters(trainer), trainer.plan(), -2 * h);
       const double below = executor.run(batch, 0, still).loss;
-      move(trainer.parameters(), trainer.plan(), h);
+      move(TrainerParts::parameters(trainer), trainer.plan(), h);
       best = std::min(best, std::abs((above - below) / (2 * h) - exact) / std::max(std::abs(exact), 1e-2));
     }
   });

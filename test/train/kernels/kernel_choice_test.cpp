@@ -68,7 +68,7 @@ class KernelChoice : public testing::Test {
         EXPECT_LE(done, all);
         if (meanwhile && comm.rank() == 0) meanwhile();
       };
-      choose_kernels(backend, {problem(8), problem(9 + comm.rank())}, cache(), comm, progress, choices[rank],
+      choose_kernels(backend, {}, {problem(8), problem(9 + comm.rank())}, cache(), comm, progress, choices[rank],
                      reports[rank]);
     });
     EXPECT_EQ(choices[0], choices[1]);
@@ -168,7 +168,7 @@ TEST_F(KernelChoice, HalvesOfABatchAreChosenFirst) {
       ConvProblem three = problem(8);
       three.batch = 3;
       const std::vector<ConvProblem> mine(comm.rank() == 0 ? 1 : 0, three);
-      choose_kernels(backend, mine, KernelCache(folder.string(), backend, 1), comm, {}, choices, report);
+      choose_kernels(backend, {}, mine, KernelCache(folder.string(), backend, 1), comm, {}, choices, report);
       EXPECT_EQ(report.measured, measured);
       EXPECT_EQ(choices.size(), 3U);
       EXPECT_EQ(choices.at(three.print()), two_halves);
@@ -186,11 +186,11 @@ TEST_F(KernelChoice, AProblemStaysInTheReport) {
     TwoWays backend;
     KernelChoices choices;
     KernelReport report;
-    choose_kernels(backend, {problem(8)}, cache(), comm, {}, choices, report);
+    choose_kernels(backend, {}, {problem(8)}, cache(), comm, {}, choices, report);
     const auto problem_then = report.problem;
     EXPECT_NE(problem_then, "");
     fs::remove(cache().path());
-    choose_kernels(backend, {problem(9)}, cache(), comm, {}, choices, report);  // a later batch size
+    choose_kernels(backend, {}, {problem(9)}, cache(), comm, {}, choices, report);  // a later batch size
     EXPECT_EQ(report.problem, problem_then);
     EXPECT_EQ(report.measured, 1);
   });
@@ -201,7 +201,7 @@ TEST_F(KernelChoice, IsNoneOfABackendWithOneWay) {
     const auto backend = make_reference_backend();
     KernelChoices choices;
     KernelReport report;
-    choose_kernels(*backend, {problem(8)}, cache(), comm, {}, choices, report);
+    choose_kernels(*backend, {}, {problem(8)}, cache(), comm, {}, choices, report);
     EXPECT_TRUE(choices.empty());
     EXPECT_EQ(report.problem, "");
   });

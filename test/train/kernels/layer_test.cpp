@@ -2,7 +2,7 @@
 // (The master test compares partitioned runs with one rank, the gradient test compares gradients with differences.)
 #include "partita/base/philox.hpp"
 #include "src/comm/threads/threads.hpp"
-#include "src/train/executor/executor.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/master.hpp"
 
 namespace partita::test {
@@ -27,10 +27,10 @@ std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights 
         const auto& spec = trainer.plan().layers[i]->weights[j];
         const bool scale = spec.name == "scale";
         if (!scale && spec.name != "shift") continue;
-        fill(trainer.parameters().layer(i).master[j].local, spec.shape,
+        fill(TrainerParts::parameters(trainer).layer(i).master[j].local, spec.shape,
              [&](Index c) { return scale ? 1 + 0.1 * static_cast<double>(c) : 0.2 * static_cast<double>(c); });
       }
-    Executor& executor = trainer.executor(samples, true);
+    Executor& executor = TrainerParts::executor(trainer, samples, true);
     executor.keep_outputs(true);
     const Shape& shape = executor.plan().layers[0]->shape;
     const Target target = executor.target();
@@ -41,7 +41,7 @@ std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights 
     fill(batch.target, target.shape,
          [&](Index i) { return target.labels ? static_cast<double>(i % classes) : Random(6, 2).normal(i); });
     if (weights != nullptr)
-      for (const auto& w : trainer.parameters().layer(1).master)
+      for (const auto& w : TrainerParts::parameters(trainer).layer(1).master)
         weights->push_back(extract(w.local, w.local.box(), MemoryClass::workspace, {}));
     const StepResult result = executor.run(batch, 0, 1e-300);
     if (loss != nullptr) *loss = result.loss;

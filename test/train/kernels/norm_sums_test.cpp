@@ -74,7 +74,7 @@ struct Whole {
 };
 
 Tensor batch_statistics(Backend& backend, Communicator* ranks, const Tensor& x, Index count, double small) {
-  return norm_statistics(backend, ranks, x, 1, x.extent('C'), count, small, {});
+  return norm_statistics(backend, ranks, x, 1, x.extent('C'), count, small, {}, {});
 }
 
 /// One rank's part, and the ranks that have other places of the same channels.
@@ -152,7 +152,7 @@ TEST(Norm, ForwardAndBackwardAreThoseOfTheWhole) {
     const Whole whole(c);
     const Tensor statistics = part.statistics();
     const Tensor y = part.x.like(part.box), dy = part_of("NCHW", c.x, part.box, 4);
-    part.backend->norm_forward(part.x, statistics, part.scale, part.shift, y, {});
+    part.backend->norm_forward(part.x, statistics, part.scale, part.shift, false, y, {});
     expect_part(y, whole.y, "y", 1e-11);
     const Tensor sums = norm_gradient_sums(*part.backend, part.along.get(), statistics, part.x, dy, {});
     expect_values(values(sums, 0), part.mine(whole.sum_dy), "sum of dy");

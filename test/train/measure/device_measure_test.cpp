@@ -2,12 +2,11 @@
 // the profile, and the actions of a trace.
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/plan/bind.hpp"
-#include "partita/train/trainer/trainer.hpp"
 #include "src/comm/threads/threads.hpp"
 #include "src/device/profile.hpp"
-#include "src/train/executor/executor.hpp"
 #include "src/train/measure/kernel_rates.hpp"
 #include "src/train/measure/measure_machine.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 #include "strategies/cost/local_work.hpp"
 #include "test/support/lazy_backend.hpp"
 
@@ -132,9 +131,9 @@ TEST(TraceOnDevice, ActionsHaveTheTimesOfTheirStream) {
     Trainer trainer(net(), strategy, training(), world, lazy_processor(world, device));
     const LocalBatch batch = trainer.make_batch(5);
     std::vector<TimedAction> actions;
-    trainer.executor(5, true).record(&actions);
+    TrainerParts::executor(trainer, 5, true).record(&actions);
     for (int step = 0; step < 2; ++step) trainer.step(batch);
-    ASSERT_EQ(actions.size(), 2 * trainer.executor(5, true).actions());
+    ASSERT_EQ(actions.size(), 2 * TrainerParts::executor(trainer, 5, true).actions());
     double before = 0;
     for (const auto& [action, start, end] : actions) {
       EXPECT_LE(before, start);

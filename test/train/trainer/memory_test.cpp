@@ -8,6 +8,7 @@
 #include "partita/train/kernels/custom_layer.hpp"
 #include "src/comm/threads/threads.hpp"
 #include "src/train/trainer/run_memory.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/diffusion_rule.hpp"
 #include "test/support/lazy_backend.hpp"
@@ -187,7 +188,8 @@ RankMemory run_rank(const Run& run, Index limit, Communicator& comm, LazyDevice&
     memory.predicted = trainer.predicted_memory();
     const RunMemory whole(
         options.batch, true, options.may_skip(),
-        [&](Index batch, bool trains) -> const Plan& { return trainer.executor(batch, trains).plan(); }, made.messages);
+        [&](Index batch, bool trains) -> const Plan& { return TrainerParts::executor(trainer, batch, trains).plan(); },
+        made.messages);
     const Saves saves = !run.saves ? Saves::never : run.often ? Saves::anywhere : Saves::between_epochs;
     memory.forecast = whole.peak(std::array{DataPass{&training, true}, DataPass{&test, false}}, made.beside,
                                  comm.rank(), saves, run.saves);

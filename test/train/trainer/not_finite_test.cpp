@@ -1,8 +1,7 @@
 // A loss or gradient that is not finite: the run ends with the layer and rank where the first such number appeared, or
 // the step is skipped; alike on every rank, and the bytes stay as predicted.
-#include "partita/train/trainer/trainer.hpp"
 #include "src/comm/threads/threads.hpp"
-#include "src/train/executor/parameters.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/need_hdf5.hpp"
 #include "test/support/placed.hpp"
@@ -130,7 +129,8 @@ TEST(NotFinite, SkippedStepsLeaveEverythingAsItWas) {
       Index skipped = 0;
       while (!trainer.finished(data)) {
         std::vector<std::vector<std::byte>> before;
-        for (const auto& [name, tensor] : trainer.parameters().named(trainer.plan(), trainer.gradient_grid(), false))
+        for (const auto& [name, tensor] :
+             TrainerParts::parameters(trainer).named(trainer.plan(), TrainerParts::gradient_grid(trainer), false))
           before.emplace_back(tensor.local.data(), tensor.local.data() + tensor.local.bytes());
         report = trainer.train_epoch(data, [&](Index, Index step, Index, const StepResult& result) {
           std::size_t i = 0;
@@ -231,7 +231,7 @@ TEST(LossScale, GradientsBelowTheRangeOfF16Survive) {
       weights[0].tensor.local.set(0, 0);
       const double bias = 0.25;
       weights[1].tensor.local.set(0, bias);
-      trainer.parameters().refresh({});
+      TrainerParts::parameters(trainer).refresh({});
       const LocalBatch batch = trainer.make_batch(4);
       batch.fill_images(
           [](Index, const Box&, std::span<double> values) { std::fill(values.begin(), values.end(), 1); });

@@ -5,6 +5,7 @@
 #include "partita/comm/thread_ranks.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/planner/planner.hpp"
+#include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/lazy_backend.hpp"
 #include "test/support/source_folder.hpp"
@@ -131,7 +132,8 @@ std::string message_after(const std::string& name, int rank) {
     DrawnData data = data_of(m, options.batch);
     const std::vector<Index> samples{0, 1, 2, 3};
     trainer.step(data, samples);
-    for (const auto& each : trainer.parameters().named(trainer.plan(), trainer.gradient_grid(), true))
+    for (const auto& each :
+         TrainerParts::parameters(trainer).named(trainer.plan(), TrainerParts::gradient_grid(trainer), true))
       if (each.name == name && comm.rank() == rank) each.tensor.local.data()[2] ^= std::byte{64};
     try {
       trainer.step(data, samples);

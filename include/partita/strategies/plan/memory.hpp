@@ -1,8 +1,7 @@
 #pragma once
 
-#include "partita/device/memory.hpp"
+#include "partita/base/memory_use.hpp"
 #include "partita/strategies/plan/plan.hpp"
-#include "partita/strategies/plan/step.hpp"
 
 #include <functional>
 
@@ -34,15 +33,13 @@ MemoryUse layer_memory(const Plan& plan, int layer, int rank);
 MemoryUse state_memory(const Plan& plan, int rank);
 
 /// Returns the peak memory of `rank` (of the world) in a step, with the batch of images and targets. It replays the
-/// step's operations (step.hpp) and counts the bytes of each buffer. The first function adds state_memory(plan, rank),
-/// the second one `held`: the bytes that the rank holds all the time. A run holds the state of the plan of a whole
-/// batch also during an evaluation, and the samples of its data sets.
+/// step's operations (StepProgram) and counts the bytes of each buffer. The first function adds state_memory(plan,
+/// rank), the second one `held`: the bytes that the rank holds all the time. A run holds the state of the plan of a
+/// whole batch also during an evaluation, and the samples of its data sets.
 ///
 /// It does not count the backend's own memory (padded or blocked copies, scratch space of kernels).
 MemoryPeak peak_memory(const Plan& plan, int rank);
 MemoryPeak peak_memory(const Plan& plan, int rank, const MemoryUse& held, const MessageMemory& messages = {});
-/// Returns peak_memory(plan, rank) with the operations of the rank's stage, which all its ranks share.
-MemoryPeak peak_memory(const StepProgram& program, int rank);
 
 /// Throws Error if some rank holds more than `limit` bytes (0: no limit). The message names the rank that holds the
 /// most bytes, the number of missing bytes, and the bytes of each class.

@@ -73,13 +73,26 @@ struct LayerPlan {
   bool recompute = false;                      ///< backward runs its forward again, so that it keeps nothing until then
   bool in_place = false;                       ///< its output takes the memory of its input, which no other layer reads
   bool follows = false;                        ///< it is an activation in place, the `then` of the layer before
-  std::optional<Activation> then;              ///< a backend may compute the layer and this activation at once
+  std::optional<Activation> then;              ///< the activation that follows, which the layer may compute at once
+  bool taken_along = false;                    ///< `follows`, and the layer before computes it on every backend
+  bool hands_on = false;                       ///< the gradient of each input is dy itself
   std::shared_ptr<const LayerBinding> binding;
 
   const LayerBinding* operator->() const { return binding.get(); }
   using Steps = LayerBinding::Steps;
   bool trains() const { return binding->trains(); }
   bool needs_any_dx() const { return binding->needs_any_dx(); }
+  /// What is computed at once on every backend: of layers with one binding it decides the cost.
+  struct Fusion {
+    bool taken_along = false, hands_on = false;
+    std::optional<Activation::Kind> then;
+    bool operator==(const Fusion&) const = default;
+  };
+  Fusion fusion() const;
+  /// Returns how far the layer takes `then` along.
+  TakesActivation takes() const { return then ? op->takes_activation(*then) : TakesActivation::no; }
+  /// Returns what its kernel keeps from forward to backward.
+  Kept keeps() const;
   /// Returns false if the layer has no weights to train and no input's gradient is needed. Readers on any stage then
   /// send no gradient of y back to it.
   bool has_backward() const { return trains() || needs_any_dx(); }

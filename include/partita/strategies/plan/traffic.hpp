@@ -3,7 +3,7 @@
 #include "partita/base/traffic.hpp"
 #include "partita/layouts/transfer.hpp"
 #include "partita/strategies/plan/plan.hpp"
-#include "partita/strategies/plan/step.hpp"
+#include "partita/strategies/plan/step_op.hpp"
 
 #include <optional>
 #include <string>
@@ -82,8 +82,6 @@ struct RankTraffic {
   double sent = 0;  ///< the sum of sent_bytes()
 };
 RankTraffic rank_traffic(const Plan& plan, int rank);
-/// Returns rank_traffic(plan, rank) with the operations of the rank's stage, which all its ranks share.
-RankTraffic rank_traffic(const StepProgram& program, int rank);
 /// Returns the part of layer_traffic() of one microbatch in the first replica. The microbatch has the larger size or,
 /// with `of_remainder`, the smaller one. `received`: also lists exchanges in which the rank receives but sends nothing.
 std::vector<PlannedTraffic> microbatch_traffic(const Plan& plan, int layer, int rank, bool of_remainder = false,

@@ -38,6 +38,13 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
+/// The time of an action on one rank, in seconds of its host's steady clock: on a device, when its stream did it. The
+/// wait before the action is not included.
+struct TimedAction {
+  Action action;
+  double start = 0, end = 0;
+};
+
 /// Which groups of layers feed which. A value.
 class GroupGraph {
  public:

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "partita/backend/cuda.hpp"
-#include "partita/strategies/plan/memory.hpp"
 #include "partita/train/trainer/processor.hpp"
 
 #include <chrono>
@@ -22,7 +21,7 @@ enum class CardTransport : std::uint8_t {
 struct DeviceOptions {
   std::string name = "cpu";  ///< "cpu", "cuda" (the ranks of a host take its cards in turns) or "cuda:N" (all: card N)
   bool tf32 = false;         ///< CudaOptions::tf32
-  Index workspace = CudaOptions().workspace;  ///< CudaOptions::workspace
+  Index workspace = 0;       ///< CudaOptions::workspace; 0: default_workspace() of the card
   std::string properties{};  ///< for `explain`: a JSON file that describes a card; "": the first card of this machine
   CardTransport transport = CardTransport::automatic;
   std::chrono::milliseconds limit{};  ///< how long a message between cards may take; 0: no limit
@@ -37,22 +36,6 @@ void check_device_name(const std::string& name);
 /// Makes the device on which a rank computes; null for the CPU. Throws Error, alike on every rank, if a rank finds no
 /// such card. Collective: every rank of `world` calls it.
 std::unique_ptr<CudaDevice> make_rank_device(const DeviceOptions& options, Communicator& world);
-
-/// Returns how many ranks compute on the same card as this one. Collective: every rank of `world` calls it.
-int ranks_on_card(const CudaDevice& device, Communicator& world);
-
-/// What a rank holds beside the tensors of a run, in the memory where these lie.
-struct BesideTensors {
-  Index shared = 0;     ///< bytes of its communicators
-  Index workspace = 0;  ///< bytes of its kernels
-  bool data = true;     ///< the samples lie there; false on a device, to which each microbatch is copied
-};
-
-/// Returns what a rank holds on a card beside tensors, as far as it is ours: NCCL has buffers of its own.
-BesideTensors beside_tensors(const DeviceOptions& options);
-
-/// Returns how messages between cards use their memory. Collective: every rank of `world` calls it.
-MessageMemory message_memory(const CudaDevice& device, const DeviceOptions& options, bool overlap, Communicator& world);
 
 /// Returns what a trainer needs to compute on a card. Throws Error as make_cuda_backend() does and if this build lacks
 /// NCCL, DeviceError if NCCL cannot start. Collective: every rank of `world` calls it.

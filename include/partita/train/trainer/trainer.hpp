@@ -22,7 +22,6 @@ namespace partita {
 
 class CheckpointFile;
 class DataFeed;
-class Executor;
 class MemoryAccount;
 class Parameters;
 class PlanSet;
@@ -32,8 +31,8 @@ class StageRanks;
 class StepGuard;
 class TrafficCounter;
 struct BoundPlan;
-struct KernelReport;
 struct NamedTensor;
+struct TimedAction;
 
 /// One epoch, or one pass over a test set, as every rank sees it.
 struct EpochReport {
@@ -160,16 +159,17 @@ class Trainer {
   /// The device on which this rank computes, and the stream to which it adds its work.
   Device& device() const { return allocator_->device(); }
   Stream stream() const { return allocator_->stream(); }
-  /// Returns the same grid with the communicators by which gradients are summed, and sharded states are gathered.
-  const ProcessGrid& gradient_grid() const;
   /// All that this rank has sent, checkpoints too.
   TrafficCounter& counter() const;
   /// What the plans of all steps so far predict for this rank.
   Traffic predicted() const { return predicted_; }
   /// What this rank has moved in these steps, as counted; without checkpoints.
   Traffic measured() const;
-  /// How the kernels of all plans so far were chosen.
-  const KernelReport& kernel_report() const;
+  /// Adds the actions of every later training step of a whole batch to `actions`, in order; null stops it. A device is
+  /// waited for twice more in such a step. Collective: every rank of `world` calls it.
+  void record(std::vector<TimedAction>* actions);
+  /// Returns why the algorithms of convolutions were chosen by rule, without measuring; "" if they were measured.
+  const std::string& kernel_problem() const;
   /// What holds this rank's tensors.
   const std::shared_ptr<Allocator>& allocator() const { return allocator_; }
   /// The most that they held so far, in bytes.
@@ -177,14 +177,11 @@ class Trainer {
   /// What peak_memory() is by prediction: the peak over all plans that this rank has run so far; on the CPU with the
   /// data sets and the memory that the rank shares with others. Batches of make_batch() are not part of it.
   const MemoryPeak& predicted_memory() const;
-  Parameters& parameters() { return *parameters_; }
   /// The weights of this rank's stage by names, "conv1/weight".
   std::vector<NamedTensor> weights() const;
-  /// Returns what runs batches of this size. The first call for a size binds the strategy: it is collective (every rank
-  /// of `world` calls it) and throws Error, alike on every rank, if the strategy cannot be bound.
-  Executor& executor(Index batch, bool training);
 
  private:
+  friend struct TrainerParts;  // tests and benchmarks look inside
   bool on_cpu() const { return device().host(); }
   void check(const LocalBatch& batch, bool training) const;
   EpochReport pass(Dataset& data, const SampleOrder& order, bool training, const Progress& progress);

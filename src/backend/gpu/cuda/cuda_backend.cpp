@@ -1,4 +1,4 @@
-#include "partita/backend/cuda.hpp"
+#include "src/backend/gpu/cuda.hpp"
 
 #include "partita/base/error.hpp"
 #include "src/backend/common/halves.hpp"
@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -78,15 +79,19 @@ std::array<Index, 4> strides_of(const Tensor& tensor) {
   return strides;
 }
 
-/// The algorithms for a problem on dense tensors: the engines that may be tried, the best by cuDNN's estimate first.
-/// Half of the batch may be tried too if the best engine of all does not fit.
+/// The algorithms for a problem on dense tensors: the engines that may be tried, the best by cuDNN's estimate first. If
+/// one of them uses tensor cores, the others are left out. Half of the batch may be tried too if the best engine of all
+/// does not fit.
 std::vector<std::string> algorithms_for(ConvProblem problem, DType dtype, const cuda::CudnnDescriptor& device,
                                         const cuda::EngineLimits& limits, std::size_t most) {
   std::vector<std::string> names;
   bool more_workspace = false;
   do {
     const auto plans = cuda::conv_plans(cuda::dense_call(problem, dtype), device, limits, most);
-    for (const auto& plan : plans.fitting) names.push_back(plan.name());
+    const bool tensor_cores =
+        std::any_of(plans.fitting.begin(), plans.fitting.end(), std::mem_fn(&ConvPlan::tensor_cores));
+    for (const auto& plan : plans.fitting)
+      if (plan.tensor_cores() == tensor_cores) names.push_back(plan.name());
     more_workspace |= plans.more_workspace;
   } while (names.empty() && cuda::simplify(problem));
   if (more_workspace && problem.batch > 1 && halves_are_exact(problem.pass, dtype)) names.emplace_back(two_halves);
@@ -124,9 +129,12 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     const auto& names = offered(problem);
     if (std::find(names.begin(), names.end(), algorithm) == names.end())
       fail("backend 'cuda' has no convolution algorithm named '{}' for {}", algorithm, problem.print());
-    const auto [known, added] = chosen_.try_emplace(problem, algorithm);
-    if (!added && std::exchange(known->second, algorithm) == algorithm) return;  // a graph may hold its kernels
-    std::erase_if(paths_, [&](const auto& each) { return each.first.problem == problem; });
+    chosen_[problem] = algorithm;
+  }
+  void forget_tried() override {
+    for (auto& each : paths_)
+      std::erase_if(each.second,
+                    [chosen = chosen_for(each.first.problem)](const auto& path) { return path.first != chosen; });
   }
 
   bool fuses(const Activation& f) const override { return cuda_fuses(f); }
@@ -168,7 +176,7 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
       return run_halves(dx, dy, [&](const Tensor& inputs, const Tensor& outputs) {
         conv_backward_data(windows, outputs, w, inputs, stream);
       });
-    if (conv.in != dx.box()) dx.zero(stream);
+    if (conv.reached != dx.box()) dx.zero(stream);
     run(*path, pointers, stream);
   }
 
@@ -208,6 +216,7 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     cuda::ProductCall call =
         product_call(c.dtype(), transpose_a, transpose_b, {m, n, k}, {lda, ldb, n}, {a, b, c.data()});
     call.with_bias = 1;
+    call.alignment_c = alignment_of(c.data(), then.bias.data());  // the bias is read as C is written
     if (!then.bias || m == 0 || n == 0 || k == 0 || !products_.can(call, room()))
       return Kernels::fused_gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, then, c, stream);
     products_.run(call, 1, 0, {a, b, c.data(), then.bias.data()}, room(), static_cast<cudaStream_t>(stream.native));
@@ -265,7 +274,7 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
 
   /// The algorithms for a problem, which are listed once.
   const std::vector<std::string>& offered(const ConvProblem& problem) const {
-    constexpr std::size_t most_tried = 6;
+    constexpr std::size_t most_tried = 10;  // as many as PyTorch tries
     const auto [known, added] = offered_.try_emplace(problem);
     if (added)
       known->second = algorithms_for(problem, options_.dtype, properties_, limits(problem, options_.dtype), most_tried);
@@ -284,13 +293,17 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
                           const cuda::ConvPointers& pointers) {
     const ConvCall call{problem, static_cast<Index>(x.dtype()), strides_of(x), strides_of(y),
                         alignment_of(pointers.x, pointers.w, pointers.y, pointers.bias)};
-    const auto [known, added] = paths_.try_emplace(call);
-    if (added) known->second = find_path(call, limits(problem, x.dtype()));
+    const std::string name = chosen_for(problem);
+    const auto [known, added] = paths_[call].try_emplace(name);
+    if (added) known->second = find_path(call, limits(problem, x.dtype()), name);
     return known->second ? &*known->second : nullptr;
   }
-  std::optional<ConvPath> find_path(ConvCall call, const cuda::EngineLimits& limits) const {
-    const auto chosen = chosen_.find(call.problem);
-    const std::string name = chosen == chosen_.end() ? "" : chosen->second;
+  /// The name of the algorithm that was chosen for a problem; "" if none was.
+  std::string chosen_for(const ConvProblem& problem) const {
+    const auto chosen = chosen_.find(problem);
+    return chosen == chosen_.end() ? "" : chosen->second;
+  }
+  std::optional<ConvPath> find_path(ConvCall call, const cuda::EngineLimits& limits, const std::string& name) const {
     if (name == two_halves) return ConvPath{.plan = {}, .in_halves = true};
     do {
       if (auto plan = cuda::conv_plan(call, properties_, limits, name))
@@ -315,7 +328,8 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
   cudnnHandle_t handle_ = nullptr;
   mutable std::unordered_map<ConvProblem, std::vector<std::string>, ConvProblemHash> offered_;
   std::unordered_map<ConvProblem, std::string, ConvProblemHash> chosen_;
-  std::unordered_map<ConvCall, std::optional<ConvPath>, HashWords> paths_;
+  // by call and name: making a plan takes 11 to 15 ms
+  std::unordered_map<ConvCall, std::map<std::string, std::optional<ConvPath>>, HashWords> paths_;
 };
 
 }  // namespace

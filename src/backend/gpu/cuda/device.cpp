@@ -8,6 +8,7 @@
 #include "src/backend/gpu/functor_backend/moves.hpp"
 
 #include <mutex>
+#include <set>
 
 namespace partita {
 
@@ -29,7 +30,9 @@ class PinnedMemory final : public HostMemory {
     check(cudaSetDevice(card_), "use the card");
     const cuda::AllowAllocation allow;
     void* data = nullptr;
-    return cudaMallocHost(&data, bytes) == cudaSuccess ? data : nullptr;
+    if (cudaMallocHost(&data, bytes) == cudaSuccess) return data;
+    cudaGetLastError();  // else the next launch would report it again
+    return nullptr;
   }
   void release(void* data) override {
     const auto now = [card = card_, data] {
@@ -52,7 +55,6 @@ class Card final : public CudaDevice {
     check(cudaGetDeviceCount(&count), "find a card");
     if (card < 0 || card >= count) fail("there is no card {}: this process sees {}, counted from 0", card, count);
     use();
-    reach_others(count);
   }
   ~Card() override {
     cudaSetDevice(card_);
@@ -104,10 +106,13 @@ class Card final : public CudaDevice {
   }
   void copy(const void* from, void* to, std::size_t bytes, Stream stream) override {
     use();
+    const cudaPointerAttributes source = place_of(from), target = place_of(to);
+    for (const auto& place : {source, target})
+      if (place.type == cudaMemoryTypeDevice && place.device != card_) reach(place.device);
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "copy");
-    const auto kind = kind_of(from);
-    if (capture_.active() && kind == cudaMemoryTypeHost) return capture_.add_copy(from, to, bytes, native(stream));
-    if (kind == cudaMemoryTypeUnregistered || kind_of(to) == cudaMemoryTypeUnregistered) finish(stream);
+    if (capture_.active() && source.type == cudaMemoryTypeHost)
+      return capture_.add_copy(from, to, bytes, native(stream));
+    if (source.type == cudaMemoryTypeUnregistered || target.type == cudaMemoryTypeUnregistered) finish(stream);
   }
   Stream make_stream(Priority priority) override {
     use();
@@ -168,25 +173,26 @@ class Card final : public CudaDevice {
   /// Each thread has a current card.
   void use() const { check(cudaSetDevice(card_), "use the card"); }
 
-  /// Lets this card read and write the memory of the others, where their connection allows it.
-  void reach_others(int count) const {
-    for (int other = 0; other < count; ++other) {
-      int reaches = 0;
-      if (other != card_) check(cudaDeviceCanAccessPeer(&reaches, card_, other), "find other cards");
-      if (reaches == 0) continue;
-      const cudaError_t code = cudaDeviceEnablePeerAccess(other, 0);
-      if (code == cudaErrorPeerAccessAlreadyEnabled)
-        cudaGetLastError();
-      else
-        check(code, "reach another card");
-    }
+  /// Lets this card read and write the memory of another one, where their connection allows it. Not before it is
+  /// needed: it makes a context on the other card, which takes 0.4 GB there and seconds.
+  void reach(int other) {
+    const std::scoped_lock lock(mutex_);
+    if (!reached_.insert(other).second) return;
+    int reaches = 0;
+    check(cudaDeviceCanAccessPeer(&reaches, card_, other), "find another card");
+    if (reaches == 0) return;
+    const cudaError_t code = cudaDeviceEnablePeerAccess(other, 0);
+    if (code == cudaErrorPeerAccessAlreadyEnabled)
+      cudaGetLastError();
+    else
+      check(code, "reach another card");
   }
 
   /// Memory of the CPU that is not pinned is unregistered.
-  static cudaMemoryType kind_of(const void* data) {
+  static cudaPointerAttributes place_of(const void* data) {
     cudaPointerAttributes found{};
     check(cudaPointerGetAttributes(&found, data), "look up an address");
-    return found.type;
+    return found;
   }
 
   /// Events are used again, since a step needs hundreds. `idle` are those of one kind.
@@ -217,6 +223,7 @@ class Card final : public CudaDevice {
   int card_;
   std::mutex mutex_;
   std::vector<cudaStream_t> streams_;
+  std::set<int> reached_;  // cards
   IdleEvents idle_, idle_timed_;
   cuda::CardCapture capture_;
   PinnedMemory pinned_;

@@ -8,7 +8,9 @@ namespace partita {
   PARTITA_ELEMENTS(Axpby<S, T, true>)
 #define PARTITA_ELEMENTWISE(T)                  \
   PARTITA_ELEMENTS(AddBias<T>)                  \
-  PARTITA_COLUMNS(1, ElementOf<T>, KeepBias<T>) \
+  PARTITA_COLUMNS(1, KeepBias<T>, ElementOf<T>) \
+  PARTITA_ELEMENTS(AddElements<T, false>)       \
+  PARTITA_ELEMENTS(AddElements<T, true>)        \
   PARTITA_ELEMENTS(DropElements<T>)             \
   PARTITA_AXPBY(double, T)                      \
   PARTITA_AXPBY(float, T) PARTITA_AXPBY(Eigen::bfloat16, T) PARTITA_AXPBY(Eigen::half, T) PARTITA_EACH(MarkNotFinite<T>)

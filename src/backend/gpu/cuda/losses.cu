@@ -8,7 +8,7 @@ namespace partita {
   PARTITA_REDUCE(double, 2, RowExponential<T>, KeepLogSum)                                                 \
   PARTITA_REDUCE(double, 2, RowLoss<T>, AddResult)                                                         \
   PARTITA_ELEMENTS(CrossEntropyGradient<T>)                                                                \
-  PARTITA_COLUMNS(2, Overlap<T>, AddOverlap)                                                               \
+  PARTITA_COLUMNS(2, AddOverlap, Overlap<T>)                                                               \
   PARTITA_EACH(OverlapGradient<T>)                                                                         \
   PARTITA_REDUCE(double, 2, Difference<T>, AddResult)                                                      \
   PARTITA_ELEMENTS(DifferenceGradient<T>)

@@ -5,7 +5,7 @@
 namespace partita {
 
 #define PARTITA_RESAMPLING(T)                     \
-  PARTITA_COLUMNS(1, ElementOf<T>, KeepScaled<T>) \
+  PARTITA_COLUMNS(1, KeepScaled<T>, ElementOf<T>) \
   PARTITA_ELEMENTS(Spread<T>)                     \
   PARTITA_EACH(Resample<T>)                       \
   PARTITA_EACH(ResampleBackward<T>)               \

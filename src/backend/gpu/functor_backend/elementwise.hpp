@@ -55,6 +55,20 @@ void FunctorBackend<Launcher>::bias_backward(const Tensor& dy, const Tensor& db,
 }
 
 template <class Launcher>
+void FunctorBackend<Launcher>::sum(const Tensor& a, const Tensor& b, bool relu, const Tensor& y, Stream stream) {
+  check_alike(a, b);
+  check_alike(a, y);
+  dispatch_float(y.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const Inputs<T, T> in{device_data<T>(a), device_data<T>(b)};
+    if (relu)
+      launch_.for_elements(one_row(y), AddElements<T, true>{in, device_data<T>(y)}, stream);
+    else
+      launch_.for_elements(one_row(y), AddElements<T, false>{in, device_data<T>(y)}, stream);
+  });
+}
+
+template <class Launcher>
 void FunctorBackend<Launcher>::activation_forward(const Activation& f, const Tensor& x, const Tensor& y,
                                                   Stream stream) {
   check_alike(x, y);

@@ -2,73 +2,73 @@
 
 #include "partita/base/dispatch.hpp"
 #include "src/backend/common/alike.hpp"
+#include "src/backend/common/norm_checks.hpp"
 #include "src/backend/gpu/functor_backend/functor_backend.hpp"
 #include "src/backend/gpu/functors/normalization.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace partita {
 
 inline NormNumbers numbers_in(const Tensor& tensor, Index count) {
-  require(tensor.dtype() == DType::f64 && tensor.names() == "SNC" && tensor.extent('S') == count,
-          "numbers of a normalization must be an f64 tensor S N C");
-  return {device_data<double>(tensor), tensor.extent('N'), tensor.extent('C')};
+  return {norm_extents(tensor, count), device_data<double>(tensor)};
 }
 
-/// x as parts of consecutive rows of channels, which are the innermost dimension.
-struct NormParts {
-  Stack size;
-  Index a_group;  // channels of a group
-};
-
-/// Returns x cut into the parts and groups that its numbers have.
-inline NormParts parts_of(const Tensor& x, const NormNumbers& numbers) {
-  const Index channels = x.extent('C'), count = numbers.parts, groups = numbers.channels;
-  require(x.find('C') >= 0, "x must have channels");
-  require(count == 1 || count == x.extent('N'), "a part must be all of x or one sample");
-  require(groups == 0 ? channels == 0 : channels % groups == 0,
-          "there must be one number for each channel or group of channels");
-  return {{count, x.volume() > 0 ? x.volume() / channels / count : 0, channels}, groups == 0 ? 1 : channels / groups};
+inline void check_masked(const Tensor& x, const MaskedGradient& dy) {
+  check_alike(x, dy.dy);
+  if (dy.y) check_alike(x, dy.y);
 }
+
+template <class T>
+Inputs<T, T, T> masked_inputs(const Tensor& x, const MaskedGradient& dy) {
+  return {device_data<T>(x), device_data<T>(dy.dy), device_data<T>(dy.y)};
+}
+
+inline Stack stack_of(const NormParts& x) { return {x.parts, x.rows, x.channels}; }
 
 template <class Launcher>
 void FunctorBackend<Launcher>::channel_centers(const Tensor& x, const Tensor& centers, Stream stream) {
   const NormNumbers to = numbers_in(centers, 1);
-  const NormParts parts = parts_of(x, to);
-  const Index elements = parts.size.rows * parts.a_group, samples = std::min(elements, center_samples);
+  const NormParts parts = norm_parts(x, to);
+  const Index elements = parts.rows * parts.a_group, samples = std::min(elements, center_samples);
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
     launch_.for_each(to.parts, to.channels,
-                     ChannelCenters<T>{device_data<T>(x), parts.size, to, parts.a_group, samples, elements}, stream);
+                     ChannelCenters<T>{device_data<T>(x), stack_of(parts), to, parts.a_group, samples, elements},
+                     stream);
   });
 }
 
 template <class Launcher>
 void FunctorBackend<Launcher>::channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) {
   const NormNumbers to = numbers_in(sums, 2), of = numbers_in(centers, 1);
-  const NormParts parts = parts_of(x, of);
-  require(to.channels == parts.size.columns && to.parts == parts.size.parts,
-          "there must be one sum per part and channel");
+  const NormParts parts = norm_parts(x, of);
+  check_sums(to, parts);
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.template reduce_columns<double, 2>(parts.size, ChannelMoments<T>{{device_data<T>(x)}, of, parts.a_group},
-                                               KeepNumbers{to}, stream);
+    launch_.template reduce_columns<double, 2>(
+        stack_of(parts), ChannelMoments<T>{{device_data<T>(x)}, of, parts.a_group}, KeepNumbers{to}, stream);
   });
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::channel_gradient_sums(const Tensor& x, const Tensor& dy, const Tensor& statistics,
-                                                     const Tensor& sums, Stream stream) {
+void FunctorBackend<Launcher>::channel_gradient_sums(const Tensor& x, const MaskedGradient& dy,
+                                                     const Tensor& statistics, const Tensor& sums, Stream stream) {
   const NormNumbers to = numbers_in(sums, 2), of = numbers_in(statistics, 3);
-  const NormParts parts = parts_of(x, of);
-  check_alike(x, dy);
-  require(to.channels == parts.size.columns && to.parts == parts.size.parts,
-          "there must be one sum per part and channel");
+  const NormParts parts = norm_parts(x, of);
+  check_masked(x, dy);
+  check_sums(to, parts);
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.template reduce_columns<double, 2>(
-        parts.size, GradientMoments<T>{{device_data<T>(x), device_data<T>(dy)}, of, parts.a_group}, KeepNumbers{to},
-        stream);
+    if (dy.y)
+      launch_.template reduce_columns<double, 2>(stack_of(parts),
+                                                 GradientMoments<T, true>{masked_inputs<T>(x, dy), of, parts.a_group},
+                                                 KeepNumbers{to}, stream);
+    else
+      launch_.template reduce_columns<double, 2>(
+          stack_of(parts), GradientMoments<T, false>{{device_data<T>(x), device_data<T>(dy.dy)}, of, parts.a_group},
+          KeepNumbers{to}, stream);
   });
 }
 
@@ -76,9 +76,8 @@ template <class Launcher>
 void FunctorBackend<Launcher>::group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped,
                                               Stream stream) {
   const NormNumbers from = numbers_in(sums, 2), to = numbers_in(grouped, 2);
-  require(from.parts == to.parts, "a group must keep its part");
-  require(to.channels == 0 ? from.channels == 0 : from.channels % to.channels == 0, "groups must divide the channels");
-  require(!scale || scale.volume() == from.channels, "there must be one scale per channel");
+  check_groups(from, to);
+  if (scale) check_channels(scale, from.channels);
   dispatch_float(scale ? scale.dtype() : DType::f64, [&](auto t) {
     using T = decltype(t);
     const Index a_group = to.channels == 0 ? 1 : from.channels / to.channels;
@@ -88,12 +87,16 @@ void FunctorBackend<Launcher>::group_channels(const Tensor& sums, const Tensor& 
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::add_parts(const Tensor& sums, Index s, const Tensor& total, Stream stream) {
+void FunctorBackend<Launcher>::norm_weight_gradients(const Tensor& sums, const Tensor& dscale, const Tensor& dshift,
+                                                     Write write, Stream stream) {
   const NormNumbers from = numbers_in(sums, 2);
-  require(total.volume() == from.channels, "there must be one entry per channel");
-  dispatch_float(total.dtype(), [&](auto t) {
+  check_channels(dscale, from.channels);
+  check_alike(dscale, dshift);
+  dispatch_float(dscale.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.for_each(1, from.channels, AddParts<T>{from, s, device_data<T>(total)}, stream);
+    launch_.for_each(2, from.channels,
+                     NormWeightGradients<T>{from, device_data<T>(dshift), device_data<T>(dscale), write == Write::add},
+                     stream);
   });
 }
 
@@ -101,28 +104,40 @@ template <class Launcher>
 void FunctorBackend<Launcher>::norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count,
                                             const Tensor& moments, Stream stream) {
   const NormNumbers from = numbers_in(sums, 2), about = numbers_in(centers, 1), to = numbers_in(moments, 4);
-  for (const NormNumbers& of : {from, about})
-    require(of.parts == to.parts && of.channels == to.channels, "sums and moments must be of the same channels");
+  check_same(from, to);
+  check_same(about, to);
   launch_.for_each(to.parts, to.channels,
                    NormMoments{from, about, to, static_cast<double>(own), static_cast<double>(count)}, stream);
 }
 
 template <class Launcher>
 void FunctorBackend<Launcher>::norm_statistics(const Tensor& moments, Index count, double epsilon,
-                                               const Tensor& statistics, Stream stream) {
+                                               const RunningStatistics& running, const Tensor& statistics,
+                                               Stream stream) {
   const NormNumbers from = numbers_in(moments, 4), to = numbers_in(statistics, 3);
-  require(from.parts == to.parts && from.channels == to.channels,
-          "moments and statistics must be of the same channels");
-  launch_.for_each(to.parts, to.channels, NormStatistics{from, to, static_cast<double>(count), epsilon}, stream);
+  check_same(from, to);
+  if (running.mean) {
+    check_one_part(to);
+    check_channels(running.mean, to.channels);
+    check_alike(running.mean, running.variance);
+  }
+  dispatch_float(running.mean ? running.mean.dtype() : DType::f64, [&](auto t) {
+    using T = decltype(t);
+    launch_.for_each(to.parts, to.channels,
+                     NormStatistics<T>{from, to, static_cast<double>(count), epsilon, device_data<T>(running.mean),
+                                       device_data<T>(running.variance), running.keep, running.add, unbiased(count)},
+                     stream);
+  });
 }
 
 template <class Launcher>
 void FunctorBackend<Launcher>::given_statistics(const Tensor& mean, const Tensor& variance, double epsilon,
                                                 const Tensor& statistics, Stream stream) {
   const NormNumbers to = numbers_in(statistics, 3);
-  require(to.parts == 1, "given statistics are those of all of x");
-  require(mean.volume() == to.channels && variance.volume() == to.channels && mean.dtype() == variance.dtype(),
-          "there must be one mean and one variance per channel, in one dtype");
+  check_one_part(to);
+  check_channels(mean, to.channels);
+  check_channels(variance, to.channels);
+  require(mean.dtype() == variance.dtype(), "mean and variance must have one dtype");
   dispatch_float(mean.dtype(), [&](auto t) {
     using T = decltype(t);
     launch_.for_each(1, to.channels, GivenStatistics<T>{device_data<T>(mean), device_data<T>(variance), to, epsilon},
@@ -132,46 +147,51 @@ void FunctorBackend<Launcher>::given_statistics(const Tensor& mean, const Tensor
 
 template <class Launcher>
 void FunctorBackend<Launcher>::norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale,
-                                            const Tensor& shift, const Tensor& y, Stream stream) {
+                                            const Tensor& shift, bool relu, const Tensor& y, Stream stream) {
   const NormNumbers of = numbers_in(statistics, 3);
-  const NormParts parts = parts_of(x, of);
+  const NormParts parts = norm_parts(x, of);
   check_alike(x, y);
-  for (const Tensor* vector : {&scale, &shift})
-    require(vector->volume() == parts.size.columns && vector->dtype() == x.dtype(),
-            "there must be one scale and one shift per channel, in x's dtype");
+  for (const Tensor* vector : {&scale, &shift}) {
+    check_channels(*vector, parts.channels);
+    require(vector->dtype() == x.dtype(), "scale and shift must have x's dtype");
+  }
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.for_elements(
-        parts.size,
-        NormForward<T>{
-            {device_data<T>(x)}, device_data<T>(y), of, parts.a_group, device_data<T>(scale), device_data<T>(shift)},
-        stream);
+    const auto run = [&]<bool then>(std::bool_constant<then>) {
+      launch_.for_elements(
+          stack_of(parts),
+          NormForward<T, then>{
+              {device_data<T>(x)}, device_data<T>(y), of, parts.a_group, device_data<T>(scale), device_data<T>(shift)},
+          stream);
+    };
+    relu ? run(std::true_type{}) : run(std::false_type{});
   });
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::norm_backward(const Tensor& x, const Tensor& dy, const Tensor& statistics,
+void FunctorBackend<Launcher>::norm_backward(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics,
                                              const Tensor& sums, bool scaled, const Tensor& scale, Index count,
                                              const Tensor& dx, Stream stream) {
   const NormNumbers of = numbers_in(statistics, 3), totals = numbers_in(sums, 2);
-  const NormParts parts = parts_of(x, of);
-  check_alike(x, dy);
+  const NormParts parts = norm_parts(x, of);
+  check_masked(x, dy);
   check_alike(x, dx);
-  require(scale.volume() == parts.size.columns && scale.dtype() == x.dtype(),
-          "there must be one scale per channel, in x's dtype");
-  require(totals.parts == of.parts && totals.channels == of.channels, "sums and statistics must be of the same groups");
+  check_channels(scale, parts.channels);
+  require(scale.dtype() == x.dtype(), "scale must have x's dtype");
+  check_same(totals, of);
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.for_elements(parts.size,
-                         NormBackward<T>{{device_data<T>(x), device_data<T>(dy)},
-                                         device_data<T>(dx),
-                                         of,
-                                         totals,
-                                         parts.a_group,
-                                         scaled,
-                                         device_data<T>(scale),
-                                         count > 0 ? static_cast<double>(count) : 1.0},
-                         stream);
+    const double elements = count > 0 ? static_cast<double>(count) : 1.0;
+    const auto run = [&]<bool masks>(const MaskedInputs<T, masks>& in, std::bool_constant<masks>) {
+      launch_.for_elements(stack_of(parts),
+                           NormBackward<T, masks>{in, device_data<T>(dx), of, totals, parts.a_group, scaled,
+                                                  device_data<T>(scale), elements},
+                           stream);
+    };
+    if (dy.y)
+      run(masked_inputs<T>(x, dy), std::true_type{});
+    else
+      run({device_data<T>(x), device_data<T>(dy.dy)}, std::false_type{});
   });
 }
 

@@ -39,6 +39,20 @@ struct KeepBias {
   }
 };
 
+/// y = a + b, or ReLU of it
+template <class T, bool relu>
+struct AddElements {
+  using A = Accumulator<T>;
+  Inputs<T, T> in;  // a, b
+  T* out;
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
+    return [](Index /*row*/, T a, T b) {
+      const A value = static_cast<A>(a) + static_cast<A>(b);
+      return static_cast<T>(relu ? ActivationFunction<Activation::Kind::relu>::value(value, A(0)) : value);
+    };
+  }
+};
+
 /// y = f(x)
 template <class T, class F>
 struct Activate {

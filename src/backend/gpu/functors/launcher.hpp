@@ -50,7 +50,7 @@ struct Stack {
   }
 };
 
-/// The arrays that a functor reads: none, one or two. (std::apply does not run on a GPU.)
+/// The arrays that a functor reads: up to three. (std::apply does not run on a GPU.)
 template <class... In>
 struct Inputs;
 template <>
@@ -75,6 +75,17 @@ struct Inputs<A, B> {
   template <class F>
   PARTITA_HOST_DEVICE auto apply(const F& f) const {
     return f(a, b);
+  }
+};
+
+template <class A, class B, class C>
+struct Inputs<A, B, C> {
+  const A* a;
+  const B* b;
+  const C* c;
+  template <class F>
+  PARTITA_HOST_DEVICE auto apply(const F& f) const {
+    return f(a, b, c);
   }
 };
 

@@ -1,18 +1,20 @@
 #pragma once
 
 #include "partita/base/accumulator.hpp"
+#include "src/backend/common/activation_functions.hpp"
 #include "src/backend/common/center_of.hpp"
 #include "src/backend/common/moments.hpp"
+#include "src/backend/common/norm_extents.hpp"
 #include "src/backend/gpu/functors/launcher.hpp"
 
 #include <cmath>
+#include <type_traits>
 
 namespace partita {
 
 /// Numbers S N C of a normalization (norm_numbers).
-struct NormNumbers {
+struct NormNumbers : NormExtents {
   double* data;
-  Index parts, channels;
   PARTITA_HOST_DEVICE double& operator()(Index s, Index part, Index c) const {
     return data[(s * parts + part) * channels + c];
   }
@@ -59,16 +61,30 @@ struct ChannelMoments {
   }
 };
 
+/// The arrays of a backward: x, dy and, if `masks`, y.
+template <class T, bool masks>
+using MaskedInputs = std::conditional_t<masks, Inputs<T, T, T>, Inputs<T, T>>;
+
+/// The gradient of an element; 0 where ReLU gave 0, if the output is passed too.
+template <class A, class T>
+PARTITA_HOST_DEVICE A passed(T dy) {
+  return static_cast<A>(dy);
+}
+template <class A, class T>
+PARTITA_HOST_DEVICE A passed(T dy, T y) {
+  return ActivationFunction<Activation::Kind::relu>::gradient(static_cast<A>(y), static_cast<A>(dy), A(0));
+}
+
 /// dy and dy * xhat
-template <class T>
+template <class T, bool masks>
 struct GradientMoments {
-  Inputs<T, T> in;  // x, dy
+  MaskedInputs<T, masks> in;
   NormNumbers statistics;
   Index a_group;  // channels of a group
   PARTITA_HOST_DEVICE auto column(Index part, Index c) const {
     const Index g = group_of(c, a_group);
-    return [mean = statistics(0, part, g), r = statistics(2, part, g)](Index /*row*/, T x, T dy) {
-      const auto gradient = static_cast<double>(dy);
+    return [mean = statistics(0, part, g), r = statistics(2, part, g)](Index /*row*/, T x, auto... dy) {
+      const auto gradient = passed<double>(dy...);
       return Sums<double, 2>{{gradient, gradient * (static_cast<double>(x) - mean) * r}};
     };
   }
@@ -97,15 +113,17 @@ struct GroupChannels {
   }
 };
 
+/// The gradients of shift (s = 0) and scale (s = 1) of a channel.
 template <class T>
-struct AddParts {
+struct NormWeightGradients {
   NormNumbers from;
-  Index s;
-  T* total;
-  PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index c) const {
+  T *dshift, *dscale;
+  bool adds;
+  PARTITA_HOST_DEVICE void operator()(Index s, Index c) const {
+    T* const to = s == 0 ? dshift : dscale;
     double sum = 0;
     for (Index part = 0; part < from.parts; ++part) sum += from(s, part, c);
-    total[c] = static_cast<T>(static_cast<double>(total[c]) + sum);
+    to[c] = static_cast<T>((adds ? static_cast<double>(to[c]) : 0.0) + sum);
   }
 };
 
@@ -119,15 +137,22 @@ struct NormMoments {
   }
 };
 
+/// T is the type of the running statistics.
+template <class T>
 struct NormStatistics {
   NormNumbers from, to;
   double count, epsilon;
+  T *mean, *variance;  // running; null if there are none
+  double keep, add, unbiased;
   PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
     MeanAndVariance of{0, 1};
     if (count > 0) of = of_moments({from(0, part, g), from(1, part, g), from(2, part, g), from(3, part, g)}, count);
     to(0, part, g) = of.mean;
     to(1, part, g) = of.variance;
     to(2, part, g) = 1 / std::sqrt(of.variance + epsilon);
+    if (mean == nullptr) return;
+    mean[g] = static_cast<T>(keep * static_cast<double>(mean[g]) + add * of.mean);
+    variance[g] = static_cast<T>(keep * static_cast<double>(variance[g]) + add * (unbiased * of.variance));
   }
 };
 
@@ -143,9 +168,9 @@ struct GivenStatistics {
   }
 };
 
-/// y = factor * (x - center) + offset. The center is the mean, as far as the type of sums holds it; the rest of the
-/// mean goes into the offset (docs/decisions/032-stable-normalization.md).
-template <class T>
+/// y = factor * (x - center) + offset, or ReLU of it. The center is the mean, as far as the type of sums holds it; the
+/// rest of the mean goes into the offset (docs/decisions/032-stable-normalization.md).
+template <class T, bool relu>
 struct NormForward {
   using A = Accumulator<T>;
   Inputs<T> in;  // x
@@ -159,15 +184,18 @@ struct NormForward {
     const double center = center_of<A>(mean);
     const double offset = static_cast<double>(shift[c]) - (mean - center) * factor;
     return [factor = static_cast<A>(factor), offset = static_cast<A>(offset), center = static_cast<A>(center)](
-               Index /*row*/, T x) { return static_cast<T>(factor * (static_cast<A>(x) - center) + offset); };
+               Index /*row*/, T x) {
+      const A value = factor * (static_cast<A>(x) - center) + offset;
+      return static_cast<T>(relu ? ActivationFunction<Activation::Kind::relu>::value(value, A(0)) : value);
+    };
   }
 };
 
 /// dx = a * dy + b * (x - center) + c, with the center of NormForward
-template <class T>
+template <class T, bool masks>
 struct NormBackward {
   using A = Accumulator<T>;
-  Inputs<T, T> in;  // x, dy
+  MaskedInputs<T, masks> in;
   T* out;
   NormNumbers statistics, sums;
   Index a_group;  // channels of a group
@@ -181,8 +209,8 @@ struct NormBackward {
     const double center = center_of<A>(statistics(0, part, g));
     const double c = -of_sums * sums(0, part, g) / count - b * (statistics(0, part, g) - center);
     return [a = static_cast<A>(a), b = static_cast<A>(b), c = static_cast<A>(c), center = static_cast<A>(center)](
-               Index /*row*/, T x, T dy) {
-      return static_cast<T>(a * static_cast<A>(dy) + b * (static_cast<A>(x) - center) + c);
+               Index /*row*/, T x, auto... dy) {
+      return static_cast<T>(a * passed<A>(dy...) + b * (static_cast<A>(x) - center) + c);
     };
   }
 };

@@ -26,7 +26,9 @@ struct ApplyUpdate {
     double scale = 1;
     if (batch.sums != nullptr && batch.scaled[piece])
       scale = update_scale(optimizer, {batch.sums[2 * group], batch.sums[2 * group + 1]});
-    batch.rule.template apply<method>(batch.arrays[piece][static_cast<Index>(i)], static_cast<T>(scale));
+    const UpdateArrays<T>& arrays = batch.arrays[piece];
+    batch.rule.template apply<method>(arrays[static_cast<Index>(i)], static_cast<T>(scale));
+    arrays.round(static_cast<Index>(i));
   }
 };
 

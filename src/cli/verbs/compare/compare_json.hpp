@@ -1,7 +1,7 @@
 #pragma once
 
 #include "src/cli/files/json.hpp"
-#include "src/cli/options/machine_files.hpp"
+#include "src/cli/inputs/machine_files.hpp"
 #include "src/cli/output/compared.hpp"
 
 #include <vector>

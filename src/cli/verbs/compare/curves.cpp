@@ -5,8 +5,9 @@
 #include "partita/strategies/planner/memory_remedies.hpp"
 #include "src/cli/files/json.hpp"
 #include "src/cli/files/text_file.hpp"
-#include "src/cli/options/rank_patterns.hpp"
-#include "src/cli/options/settled.hpp"
+#include "src/cli/inputs/model_and_strategy.hpp"
+#include "src/cli/inputs/rank_patterns.hpp"
+#include "src/cli/inputs/settled.hpp"
 #include "src/cli/output/compared.hpp"
 #include "src/cli/output/plan_notes.hpp"
 

@@ -6,11 +6,13 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "partita/train/kernels/kernel.hpp"
+#include "src/backend/gpu/cuda.hpp"
 #include "src/cli/files/text_file.hpp"
+#include "src/cli/inputs/model_and_strategy.hpp"
+#include "src/cli/inputs/settled.hpp"
 #include "src/cli/options/device_options.hpp"
 #include "src/cli/options/number_option.hpp"
 #include "src/cli/options/options.hpp"
-#include "src/cli/options/settled.hpp"
 #include "src/cli/output/plan_notes.hpp"
 #include "src/cli/output/schedule_report.hpp"
 #include "src/cli/output/unfit.hpp"
@@ -136,6 +138,12 @@ void print_layer(const Plan& plan, int index, const ExplainOptions& options) {
   for (std::size_t i = 0; i < layer.inputs.size(); ++i)
     fmt::print("{}{}", i == 0 ? "(" : ", ", plan.layers[layer.inputs[i]].name);
   fmt::print("{} {}\n", layer.inputs.empty() ? "" : ")", layer.op->describe());
+  if (layer.takes() > TakesActivation::where_fused)
+    print_line("then", fmt::format("{}, in the same kernels{}", name(layer.then->kind),
+                                   layer.takes() == TakesActivation::both ? " of both passes" : ""));
+  if (layer.taken_along)
+    print_line("runs in", fmt::format("the kernels of {}{}", plan.layers[layer.inputs.front()].name,
+                                      layer.hands_on ? "" : ", but for its gradient"));
   print_algorithm(layer->at, plan.workload.dtype);
   print_products(layer->at.products, plan.workload.dtype);
   for (const auto& x : layer->at.x) print_line("x", shape_and_layout(x.shape(), x));
@@ -262,9 +270,17 @@ std::string card_properties(const ExplainOptions& options) {
   return properties;
 }
 
+/// Returns the memory of the card that these properties describe; "" stands for the first card of this machine.
+Index memory_of_card(const std::string& properties) {
+  if (properties.empty()) return cuda_cards().front().memory;
+  const Json json = Json::parse(properties, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() ? json.value("totalGlobalMem", Index{0}) : 0;
+}
+
 /// Names the convolutions of a rank that run in kernels of our own on a GPU, because cuDNN has no engine for them.
 void print_beside_cudnn(const Plan& plan, const std::string& properties, const ExplainOptions& options) {
-  const CudaOptions card{options.trainer.dtype, options.device.tf32, options.device.workspace};
+  CudaOptions card{options.trainer.dtype, options.device.tf32, options.device.workspace};
+  if (card.workspace == 0) card.workspace = default_workspace(memory_of_card(properties));
   int all = 0, left = 0;
   for (const auto& layer : plan.layers) {
     if (plan.stage_running(layer.group) != plan.stage_of_rank(options.rank)) continue;

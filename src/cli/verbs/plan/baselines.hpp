@@ -1,7 +1,7 @@
 #pragma once
 
 #include "partita/strategies/planner/planner.hpp"
-#include "src/cli/options/machine_files.hpp"
+#include "src/cli/inputs/machine_files.hpp"
 #include "src/cli/verbs/plan/search.hpp"
 
 #include <optional>

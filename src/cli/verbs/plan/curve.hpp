@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/cli/options/machine_files.hpp"
+#include "src/cli/inputs/machine_files.hpp"
 #include "src/cli/verbs/plan/plan_options.hpp"
 
 #include <string>

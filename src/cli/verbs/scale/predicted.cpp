@@ -2,7 +2,7 @@
 #include "partita/strategies/plan/bind.hpp"
 
 #include "partita/strategies/cost/estimate.hpp"
-#include "src/cli/options/settled.hpp"
+#include "src/cli/inputs/settled.hpp"
 
 namespace partita::cli {
 

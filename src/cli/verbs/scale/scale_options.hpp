@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/cli/options/rank_patterns.hpp"
+#include "src/cli/inputs/rank_patterns.hpp"
 #include "src/cli/options/train_options.hpp"
 
 #include <string>

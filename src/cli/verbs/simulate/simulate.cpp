@@ -5,8 +5,9 @@
 #include "src/cli/files/child_process.hpp"
 #include "src/cli/files/json.hpp"
 #include "src/cli/files/text_file.hpp"
+#include "src/cli/inputs/model_and_strategy.hpp"
+#include "src/cli/inputs/settled.hpp"
 #include "src/cli/options/options.hpp"
-#include "src/cli/options/settled.hpp"
 #include "strategies/simgrid/platform.hpp"
 #include "strategies/simgrid/trace.hpp"
 

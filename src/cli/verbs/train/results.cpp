@@ -288,8 +288,8 @@ void Results::finish(bool whole) {
     fmt::print("memory     {} at most on a rank (predicted {})\n", print_bytes(json["measured_memory"].get<Index>()),
                print_bytes(json["predicted_memory"].get<Index>()));
   }
-  if (const auto& kernels = trainer_.kernel_report(); first_ && !kernels.problem.empty())
-    fmt::print("note       kernels were chosen by rule, without measuring: {}\n", kernels.problem);
+  if (first_ && !trainer_.kernel_problem().empty())
+    fmt::print("note       kernels were chosen by rule, without measuring: {}\n", trainer_.kernel_problem());
   if (first_) print_skipped();
   if (options_.json.empty()) return;
   agree_or_throw(world_, [&] {

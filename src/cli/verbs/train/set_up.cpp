@@ -5,10 +5,11 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "src/cli/files/text_file.hpp"
-#include "src/cli/options/open_data.hpp"
+#include "src/cli/inputs/model_and_strategy.hpp"
+#include "src/cli/inputs/open_data.hpp"
+#include "src/cli/inputs/settled.hpp"
 #include "src/cli/options/optimizer_options.hpp"
 #include "src/cli/options/option_values.hpp"
-#include "src/cli/options/settled.hpp"
 #include "src/cli/output/unfit.hpp"
 #include "src/cli/verbs/train/checkpoints.hpp"
 #include "src/cli/verbs/train/step_log.hpp"
@@ -62,7 +63,7 @@ void check_run_fits(const TrainOptions& options, const Setup& setup, const Plan&
                       : !options.watch.best.empty() ? Saves::between_epochs
                                                     : Saves::never;
   check_fits(plan, setup.model, given, files, limit, [&](int rank) {
-    const BesideTensors beside = setup.device ? beside_tensors(options.device)
+    const BesideTensors beside = setup.device ? beside_tensors(*setup.device, options.device)
                                               : BesideTensors{.shared = memory.shared_bytes(passes, world, rank)};
     return memory.peak(passes, beside, rank, saves, !options.load.empty());
   });

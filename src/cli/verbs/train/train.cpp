@@ -1,7 +1,8 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "src/cli/files/text_file.hpp"
-#include "src/cli/options/machine_files.hpp"
+#include "src/cli/inputs/machine_files.hpp"
+#include "src/cli/inputs/model_and_strategy.hpp"
 #include "src/cli/options/train_options.hpp"
 #include "src/cli/output/plan_notes.hpp"
 #include "src/cli/output/schedule_report.hpp"
@@ -166,7 +167,7 @@ class Run {
       if (options_.profile && !profile) profile.emplace(trainer_.device(), trainer_.stream());
       train_epoch();
     }
-    trainer_.executor(options_.trainer.batch, true).record(nullptr);
+    trainer_.record(nullptr);
     if (nothing_left && real_path(options_.load) != real_path(options_.save)) save();
     if (!options_.trace.empty()) write_trace();
     if (profile) print_profile(*profile, trainer_.steps_done() - before, trainer_.plan().layers, world_);
@@ -239,20 +240,19 @@ class Run {
                counted(options_.watch.patience, "epoch"), best_.loss(), best_.epoch());
   }
 
-  /// Lets the executor of whole batches record its actions for --trace.
+  /// Lets the trainer record the actions of whole batches for --trace.
   void record_actions() {
-    Executor& executor = trainer_.executor(options_.trainer.batch, true);
-    if (!options_.trace.empty()) executor.record(&actions_);
+    if (!options_.trace.empty()) trainer_.record(&actions_);
   }
 
   /// Drops the actions of the first step, which is slower, and stops recording after traced_steps steps.
   void drop_first_action() {
     if (options_.trace.empty()) return;
-    Executor& executor = trainer_.executor(options_.trainer.batch, true);
-    const std::size_t length = executor.actions();
+    const Plan& plan = trainer_.plan();
+    const std::size_t length = plan.schedule.stages[plan.stage_of_rank(world_.rank())].size();
     if (results_->losses().size() == 2 && actions_.size() == 2 * length)
       actions_.erase(actions_.begin(), actions_.begin() + static_cast<std::ptrdiff_t>(length));
-    if (actions_.size() >= traced_steps * length) executor.record(nullptr);
+    if (actions_.size() >= traced_steps * length) trainer_.record(nullptr);
   }
 
   void write_trace() {

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "src/backend/gpu/cuda/errors.hpp"
+#include "src/base/plain_text.hpp"
 
 #include <algorithm>
 
@@ -201,16 +202,22 @@ CudnnDescriptor engine_of(const CudnnDescriptor& config) {
 std::string name_of(const CudnnDescriptor& config) {
   const CudnnDescriptor engine = engine_of(config);
   std::string name = fmt::format("engine {}", engine.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX).at(0));
-  for (const auto& knob : config.get(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR))
+  // cuDNN says that there are 0 choices if it is asked for their number alone.
+  for (const auto& knob :
+       config.get(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS))
     name += fmt::format(" {}={}",
                         static_cast<int>(knob.get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE).at(0)),
                         knob.get<std::int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE).at(0));
   return name;
 }
 
+std::vector<cudnnBackendNumericalNote_t> notes_of(const CudnnDescriptor& engine) {
+  return engine.get<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE);
+}
+
 /// True if the engine gives the same bits in each run, and rounds nothing but what the limits allow.
 bool keeps_to(const CudnnDescriptor& engine, DType dtype, const EngineLimits& limits) {
-  const auto notes = engine.get<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE);
+  const auto notes = notes_of(engine);
   return std::none_of(notes.begin(), notes.end(), [&](cudnnBackendNumericalNote_t note) {
     switch (note) {
       case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
@@ -222,11 +229,42 @@ bool keeps_to(const CudnnDescriptor& engine, DType dtype, const EngineLimits& li
   });
 }
 
-/// Calls visit(name, config) for the engines that keep to the limits, until it returns true.
-template <class Visit>
-void each_engine(const ConvCall& call, const CudnnDescriptor& device, const EngineLimits& limits, Visit&& visit) {
-  for (const CudnnDescriptor& config : proposed(ConvGraph(call).make(), device))
-    if (keeps_to(engine_of(config), static_cast<DType>(call.dtype), limits) && visit(name_of(config), config)) return;
+/// The numbers of a name: the engine's index, then a type and a value for each knob. Throws Error for another text.
+std::vector<std::int64_t> numbers_of(std::string_view name) {
+  constexpr std::string_view prefix = "engine ";
+  if (!name.starts_with(prefix)) fail("'{}' names no engine", name);
+  std::vector<std::int64_t> numbers;
+  for (std::string_view left = name.substr(prefix.size()); !left.empty();) {
+    const auto end = std::min(left.find_first_of(" ="), left.size());
+    const auto number = parse_number<std::int64_t>(left.substr(0, end));
+    if (!number) fail("'{}' names no engine", name);
+    numbers.push_back(*number);
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  if (numbers.size() % 2 == 0) fail("'{}' names no engine", name);
+  return numbers;
+}
+
+/// Returns the configuration that a name describes for a graph. cuDNN's own list is no help here: for other strides it
+/// proposes other engines. Throws Error if cuDNN knows no such engine or setting.
+CudnnDescriptor config_of(std::string_view name, const CudnnDescriptor& graph, const CudnnDescriptor& device) {
+  const auto numbers = numbers_of(name);
+  CudnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph)
+      .set(CUDNN_ATTR_ENGINE_DEVICEPROP, device)
+      .set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, numbers.front())
+      .finalize();
+  std::vector<CudnnDescriptor> knobs;
+  for (std::size_t i = 1; i < numbers.size(); i += 2) {
+    CudnnDescriptor knob(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    knob.set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, static_cast<cudnnBackendKnobType_t>(numbers[i]))
+        .set(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, numbers[i + 1]);
+    knobs.push_back(knob.finalize());
+  }
+  CudnnDescriptor config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  config.set(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+  if (!knobs.empty()) config.set(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, knobs);
+  return config.finalize();
 }
 
 /// Adds the plan of an engine, if cuDNN can make it and the workspace suffices.
@@ -236,8 +274,10 @@ void add_plan(ConvPlans& plans, const std::string& name, const CudnnDescriptor& 
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config).set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
   if (!plan.try_finalize()) return;
   const Index workspace = plan.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE).at(0);
+  const auto notes = notes_of(engine_of(config));
+  const bool tensor_cores = std::find(notes.begin(), notes.end(), CUDNN_NUMERICAL_NOTE_TENSOR_CORE) != notes.end();
   if (workspace <= limits.workspace)
-    plans.fitting.emplace_back(name, plan, workspace);
+    plans.fitting.emplace_back(name, plan, workspace, tensor_cores);
   else if (plans.fitting.empty())
     plans.more_workspace = true;
 }
@@ -300,23 +340,27 @@ ConvPlans conv_plans(const ConvCall& call, const CudnnDescriptor& device, const 
                      std::size_t most) {
   ConvPlans plans;
   const auto& fitting = plans.fitting;
-  each_engine(call, device, limits, [&](const std::string& name, const CudnnDescriptor& config) {
+  for (const CudnnDescriptor& config : proposed(ConvGraph(call).make(), device)) {
+    if (fitting.size() == most) break;
+    if (!keeps_to(engine_of(config), static_cast<DType>(call.dtype), limits)) continue;
+    const std::string name = name_of(config);
     const bool known =
         std::any_of(fitting.begin(), fitting.end(), [&](const auto& plan) { return plan.name() == name; });
     if (!known) add_plan(plans, name, config, device, limits);
-    return fitting.size() == most;
-  });
+  }
   return plans;
 }
 
 std::optional<ConvPlan> conv_plan(const ConvCall& call, const CudnnDescriptor& device, const EngineLimits& limits,
                                   std::string_view name) {
   ConvPlans plans;
-  if (!name.empty())
-    each_engine(call, device, limits, [&](const std::string& each, const CudnnDescriptor& config) {
-      if (each == name) add_plan(plans, each, config, device, limits);
-      return !plans.fitting.empty();
-    });
+  if (!name.empty()) try {
+      const CudnnDescriptor config = config_of(name, ConvGraph(call).make(), device);
+      if (keeps_to(engine_of(config), static_cast<DType>(call.dtype), limits))
+        add_plan(plans, std::string(name), config, device, limits);
+    } catch (const Error&) {
+      // cuDNN refuses this engine for the call, so that another one runs it.
+    }
   if (plans.fitting.empty()) plans = conv_plans(call, device, limits, 1);
   return plans.fitting.empty() ? std::nullopt : std::optional(plans.fitting.front());
 }

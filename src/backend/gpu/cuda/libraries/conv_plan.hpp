@@ -43,17 +43,19 @@ struct ConvPointers {
 /// A convolution that one of cuDNN's engines runs.
 class ConvPlan {
  public:
-  ConvPlan(std::string name, CudnnDescriptor plan, Index workspace)
-      : name_(std::move(name)), plan_(std::move(plan)), workspace_(workspace) {}
+  ConvPlan(std::string name, CudnnDescriptor plan, Index workspace, bool tensor_cores)
+      : name_(std::move(name)), plan_(std::move(plan)), workspace_(workspace), tensor_cores_(tensor_cores) {}
   /// The engine and its settings, e.g. "engine 40 2=3 10=1". The same engine has the same name for other tensors.
   const std::string& name() const { return name_; }
-  Index workspace() const { return workspace_; }  ///< bytes
+  Index workspace() const { return workspace_; }       ///< bytes
+  bool tensor_cores() const { return tensor_cores_; }  ///< it computes on tensor cores
   void run(cudnnHandle_t handle, const ConvPointers& pointers, void* workspace) const;
 
  private:
   std::string name_;
   CudnnDescriptor plan_;
   Index workspace_;
+  bool tensor_cores_;
 };
 
 /// Returns the properties of a card of this machine, by its number, or of one that they describe as JSON.

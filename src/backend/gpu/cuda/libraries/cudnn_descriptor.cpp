@@ -34,10 +34,14 @@ bool CudnnDescriptor::try_finalize() {
 
 std::vector<CudnnDescriptor> CudnnDescriptor::get(cudnnBackendAttributeName_t name,
                                                   cudnnBackendDescriptorType_t type) const {
+  return get(name, type, count(name, CUDNN_TYPE_BACKEND_DESCRIPTOR));
+}
+
+std::vector<CudnnDescriptor> CudnnDescriptor::get(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type,
+                                                  std::int64_t most) const {
   std::vector<CudnnDescriptor> found;
   std::vector<cudnnBackendDescriptor_t> natives;
-  for (std::int64_t i = count(name, CUDNN_TYPE_BACKEND_DESCRIPTOR); i > 0; --i)
-    natives.push_back(found.emplace_back(type).native());
+  for (std::int64_t i = 0; i < most; ++i) natives.push_back(found.emplace_back(type).native());
   const auto filled =
       get(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(natives.size()), natives.data());
   found.resize(static_cast<std::size_t>(filled));

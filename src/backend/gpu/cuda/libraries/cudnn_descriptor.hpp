@@ -52,6 +52,9 @@ class CudnnDescriptor {
   }
   /// Returns an attribute's values that are descriptors of a type.
   std::vector<CudnnDescriptor> get(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type) const;
+  /// As above, for an attribute whose number of values cuDNN does not tell beforehand: at most `most`.
+  std::vector<CudnnDescriptor> get(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type,
+                                   std::int64_t most) const;
 
   cudnnBackendDescriptor_t native() const { return state_->native; }
 

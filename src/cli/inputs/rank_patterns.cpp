@@ -1,4 +1,5 @@
-#include "src/cli/options/rank_patterns.hpp"
+#include "src/cli/inputs/rank_patterns.hpp"
+#include "src/cli/inputs/model_and_strategy.hpp"
 
 #include "partita/base/error.hpp"
 

@@ -1,7 +1,8 @@
+#include "src/cli/inputs/model_and_strategy.hpp"
+
 #include "partita/base/error.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "src/cli/options/option_values.hpp"
-#include "src/cli/options/options.hpp"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-#include "src/cli/options/machine_files.hpp"
+#include "src/cli/inputs/machine_files.hpp"
 
 #include "src/cli/files/text_file.hpp"
 #include "src/train/kernels/kernel_choice.hpp"
@@ -17,12 +17,6 @@ Workload make_workload(const Options& options) {
 Index limit_of(const Options& options, const Machine& machine) {
   if (options.trainer.memory_limit > 0) return options.trainer.memory_limit;
   return options.machine.empty() ? 0 : static_cast<Index>(machine.memory.value);
-}
-
-std::vector<NamedFile> strategy_files(const Options& options) {
-  std::vector<NamedFile> files{{"--strategy", options.strategy}, {"--machine", options.machine}};
-  for (const auto& file : options.strategies) files.push_back({"--strategies", file});
-  return files;
 }
 
 MeasureOptions measure_options(const Options& options) {

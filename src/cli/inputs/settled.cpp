@@ -1,4 +1,4 @@
-#include "src/cli/options/settled.hpp"
+#include "src/cli/inputs/settled.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
@@ -48,6 +48,10 @@ std::string choice_note(const std::vector<ProductChoice>& choices) {
   std::vector<Alike> all;
   for (const ProductChoice& choice : choices) {
     const std::string rule = print_rule(choice.rule);
+    for (Alike& each : all)  // a later choice replaces an earlier one of the same layers
+      std::erase_if(each.layers, [&](const std::string& layer) {
+        return std::find(choice.layers.begin(), choice.layers.end(), layer) != choice.layers.end();
+      });
     auto found = std::find_if(all.begin(), all.end(), [&](const Alike& each) { return each.rule == rule; });
     if (found == all.end()) found = all.insert(found, {rule, {}, 0});
     found->layers.insert(found->layers.end(), choice.layers.begin(), choice.layers.end());
@@ -55,7 +59,9 @@ std::string choice_note(const std::vector<ProductChoice>& choices) {
   }
   std::vector<std::string> texts;
   for (const Alike& each : all)
-    texts.push_back(fmt::format("{} of {} (-{:.3f} ms)", each.rule, fmt::join(each.layers, ", "), each.saved * 1e3));
+    if (!each.layers.empty())
+      texts.push_back(fmt::format("{} of {} (-{:.3f} ms)", each.rule.empty() ? "no rule" : each.rule,
+                                  fmt::join(each.layers, ", "), each.saved * 1e3));
   return fmt::format("{} with {}", print_seconds(choices), fmt::join(texts, "; "));
 }
 

@@ -1,4 +1,4 @@
-#include "src/cli/options/open_data.hpp"
+#include "src/cli/inputs/open_data.hpp"
 
 #include "partita/base/error.hpp"
 #include "src/cli/options/option_values.hpp"

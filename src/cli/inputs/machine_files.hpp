@@ -26,8 +26,6 @@ Workload make_workload(const Options& options);
 /// the machine that --machine names, else 0 for no limit. The memory of the default machine is only assumed, so it is
 /// no limit.
 Index limit_of(const Options& options, const Machine& machine);
-/// The strategy files and the machine file that the options name.
-std::vector<NamedFile> strategy_files(const Options& options);
 /// How to measure kernels, from --backend, --threads and --kernels. The first function leaves --device out, which needs
 /// all ranks: the second one is collective.
 MeasureOptions measure_options(const Options& options);

@@ -1,0 +1,64 @@
+#pragma once
+
+#include "partita/strategies/plan/plan.hpp"
+#include "partita/strategies/plan/step_op.hpp"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace partita {
+
+/// Returns true for operations with which an action waits for other stages before it begins. The time of the action
+/// does not include them:
+///
+///     started by         its wait comes before
+///     receive_input      the microbatch's forward (wait_inputs)
+///     send_output        the microbatch's backward (wait_gradients), or in evaluation the next microbatch's forward
+///                        (release_previous), or the end of the step (finish_outputs): it is long done by then
+///     receive_gradient   the microbatch's backward (wait_gradients)
+///     send_gradient      the stage's next backward (wait_gradients) or the reduction (wait_sent_gradients)
+constexpr bool is_wait(StepOp::Kind kind) {
+  using enum StepOp::Kind;
+  return kind == release_previous || kind == wait_inputs || kind == wait_gradients || kind == wait_sent_gradients;
+}
+
+class StageLayers;
+
+/// The operations of the ranks of one stage in a step: before the first action, for every action of the stage's
+/// schedule, and after the last action.
+class StepProgram {
+ public:
+  /// @pre `plan` outlives the program.
+  StepProgram(const Plan& plan, int stage);
+
+  const Plan& plan() const { return plan_; }
+  /// The stage's part of the schedule.
+  const std::vector<Action>& actions() const { return plan_.schedule.stages[stage_]; }
+  /// The operations of actions()[position], in order.
+  std::span<const StepOp> ops(std::size_t position) const { return lists_[list_of_action_[position]].ops; }
+  /// The operations before the first action, and those after the last one.
+  std::span<const StepOp> first_ops() const { return first_ops_; }
+  std::span<const StepOp> last_ops() const { return last_ops_; }
+
+  /// A list that several actions share: those that differ only in the microbatch.
+  struct List {
+    Action action;  ///< the first one of them
+    std::vector<StepOp> ops;
+    int times = 0;  ///< the number of actions
+  };
+  /// The distinct lists of operations of all actions, in the order of their first use.
+  std::span<const List> lists() const { return lists_; }
+  /// The layers that the stage runs and reads.
+  const StageLayers& stage_layers() const { return *stage_layers_; }
+
+ private:
+  const Plan& plan_;
+  int stage_;
+  std::shared_ptr<const StageLayers> stage_layers_;
+  std::vector<StepOp> first_ops_, last_ops_;
+  std::vector<List> lists_;
+  std::vector<std::size_t> list_of_action_;
+};
+
+}  // namespace partita

@@ -1,0 +1,101 @@
+// What launchers do for many rows and columns: one element or a pack of them at once, packs that the columns do not
+// fill, sums in one block or several, groups that a thread or a block combines.
+#include "test/support/cases.hpp"
+#include "test/support/functors.hpp"
+#include "test/support/naive.hpp"
+
+#include <gtest/gtest.h>
+
+namespace partita::test {
+namespace {
+
+constexpr std::array<Index, 4> rows{1, 255, 257, 100003};
+constexpr std::array<Index, 7> columns{1, 3, 31, 33, 64, 1000, 2048};
+
+class Launcher : public testing::TestWithParam<std::tuple<DType, Runner>> {
+ protected:
+  static DType dtype() { return std::get<0>(GetParam()); }
+  /// The largest tensor in this run: an emulated GPU takes 10 to 100 ns for an element.
+  static Index most() {
+    if (std::get<1>(GetParam()) == Runner::card) return Index{1} << 40;
+    return sanitized ? 1 << 12 : lengthy() ? 1 << 24 : 1 << 17;
+  }
+  std::unique_ptr<Backend> functors = make_functors(std::get<1>(GetParam()));
+
+  /// Calls check(rows, columns) for all sizes that this run has time for.
+  template <class Check>
+  void each_size(Check&& check) const {
+    for (const Index r : rows)
+      for (const Index c : columns) {
+        if (r * c > most()) continue;
+        SCOPED_TRACE(fmt::format("{} rows, {} columns", r, c));
+        check(r, c);
+      }
+  }
+  static Tensor matrix(Index r, Index c) { return tensor(dtype(), "NC", Box(Shape{{'N', r}, {'C', c}})); }
+  static Tensor vector(DType of, Index n) { return tensor(of, "F", Box(Shape{{'F', n}})); }
+  /// Small whole numbers, which every type holds. Their sums are exact in double.
+  static double value(Index row, Index column) { return static_cast<double>((row * 7 + column * 3) % 11 - 5); }
+  static Tensor filled(Index r, Index c) {
+    const Tensor x = matrix(r, c);
+    for (Index i = 0; i < r * c; ++i) x.set(i, value(i / c, i % c));
+    return x;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(DTypes, Launcher,
+                         testing::Combine(testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16),
+                                          testing::ValuesIn(runners())));
+
+TEST_P(Launcher, VisitsEveryElementOnce) {
+  each_size([&](Index r, Index c) {
+    const Tensor x = filled(r, c), y = matrix(r, c);
+    functors->activation_forward({Activation::Kind::relu}, x, y, {});
+    functors->axpby(2, x, 1, y, {});
+    for (Index i = 0; i < r * c; ++i) {
+      const double v = value(i / c, i % c);
+      ASSERT_EQ(y.get(i), 2 * v + std::max(v, 0.0)) << "element " << i;
+    }
+  });
+}
+
+TEST_P(Launcher, SumsTheRowsOfEachColumn) {
+  each_size([&](Index r, Index c) {
+    const Tensor x = filled(r, c), centers = norm_numbers(x, 1, 1, c, MemoryClass::workspace),
+                 sums = norm_numbers(x, 2, 1, c, MemoryClass::workspace);
+    centers.zero({});
+    functors->channel_sums(x, centers, sums, {});
+    for (Index column = 0; column < c; ++column) {
+      double sum = 0, squares = 0;
+      for (Index row = 0; row < r; ++row) sum += value(row, column), squares += value(row, column) * value(row, column);
+      ASSERT_EQ(sums.get(column), sum) << "column " << column;
+      ASSERT_EQ(sums.get(c + column), squares) << "column " << column;
+    }
+  });
+}
+
+// The loss takes the largest number of each row, and a sum over it.
+TEST_P(Launcher, CombinesTheColumnsOfEachRow) {
+  each_size([&](Index r, Index c) {
+    const Tensor x = filled(r, c), labels = vector(DType::i32, r), result = vector(DType::f64, 2);
+    double loss = 0, right = 0;
+    for (Index row = 0; row < r; ++row) {
+      double sum = 0;
+      for (Index column = 0; column < c; ++column) sum += std::exp(value(row, column));
+      labels.set(row, static_cast<double>(row % c));
+      loss += std::log(sum) - value(row, row % c);
+    }
+    functors->cross_entropy_forward(x, labels, 1, result, {});
+    for (Index row = 0; row < r; ++row) {
+      double largest = -6;
+      Index at = 0;
+      for (Index column = 0; column < c; ++column)
+        if (value(row, column) > largest) largest = value(row, column), at = column;
+      right += value(row, row % c) == largest && at == row % c ? 1 : 0;
+    }
+    ASSERT_NEAR(result.get(0), loss, 1e-9 * (1 + loss));
+    ASSERT_GE(result.get(1), right);
+  });
+}
+
+}  // namespace
+}  // namespace partita::test
