@@ -72,16 +72,21 @@ void sum_rows(Index channels, const T* __restrict x, const double* __restrict ce
     }
 }
 
-template <Index rows, bool masks, class T>
-void sum_gradient_rows(Index channels, const T* __restrict x, const T* __restrict dy, const T* __restrict y,
-                       const double* __restrict mean, const double* __restrict by, double* __restrict first,
-                       double* __restrict second) {
+template <Index rows, class T>
+void sum_gradient_rows(Index channels, const T* __restrict x, const T* __restrict dy, const double* __restrict mean,
+                       const double* __restrict by, double* __restrict first, double* __restrict second) {
   for (Index c = 0; c < channels; ++c)
     for (Index r = 0; r < rows; ++r) {
-      const auto g = passed<masks, double>(dy[r * channels + c], y[r * channels + c]);
+      const auto g = static_cast<double>(dy[r * channels + c]);
       first[c] += g;
       second[c] += g * (static_cast<double>(x[r * channels + c]) - mean[c]) * by[c];
     }
+}
+
+/// masked = passed(dy). GCC does not vectorize sum_gradient_rows with this choice inside.
+template <class T>
+void mask_gradients(Index count, const T* __restrict dy, const T* __restrict y, T* __restrict masked) {
+  for (Index i = 0; i < count; ++i) masked[i] = static_cast<T>(passed<true, Accumulator<T>>(dy[i], y[i]));
 }
 
 /// y = factor * (x - center) + offset, or ReLU of it
@@ -181,17 +186,20 @@ void ReferenceBackend::channel_gradient_sums(const Tensor& x, const MaskedGradie
   check_sums(to, size);
   sums.zero(stream);
   dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    std::vector<T> masked(static_cast<std::size_t>(dy.y ? 4 * size.channels : 0));
     for (Index part = 0; part < size.parts; ++part) {
       const auto mean = by_channel(of.of(0, part), of.channels, size.channels),
                  inverse = by_channel(of.of(2, part), of.channels, size.channels);
-      dispatch_flag(static_cast<bool>(dy.y), [&](auto masks) {
-        in_fours(size.rows, [&](Index row, auto rows) {
-          using T = decltype(t);
-          const Index start = first_of(size, part) + row * size.channels;
-          sum_gradient_rows<rows, decltype(masks)::value>(size.channels, x.as<T>() + start, dy.dy.as<T>() + start,
-                                                          mask_of<T>(dy) + start, mean.data(), inverse.data(),
-                                                          to.of(0, part), to.of(1, part));
-        });
+      in_fours(size.rows, [&](Index row, auto rows) {
+        const Index start = first_of(size, part) + row * size.channels;
+        const T* gradient = dy.dy.as<T>() + start;
+        if (dy.y) {
+          mask_gradients(rows * size.channels, gradient, dy.y.as<T>() + start, masked.data());
+          gradient = masked.data();
+        }
+        sum_gradient_rows<rows>(size.channels, x.as<T>() + start, gradient, mean.data(), inverse.data(), to.of(0, part),
+                                to.of(1, part));
       });
     }
   });
