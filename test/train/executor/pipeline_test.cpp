@@ -143,6 +143,21 @@ TEST(Pipeline, EveryScheduleOnEveryNumberOfStages) {
       }
 }
 
+// The addition hands one gradient on to both its inputs, which are of an earlier group of its stage. To that of "l"
+// comes another one from the other stage.
+TEST(Pipeline, WhatArrivesIsNotAddedToAGradientThatAnotherLayerHolds) {
+  Model m("handed-on");
+  const auto in = m.input("in", {.channels = 5, .spatial = {}});
+  const auto k = m.linear("k", in, {.features = 4}), l = m.linear("l", in, {.features = 4});
+  const auto mid = m.linear("mid", l, {.features = 4}), sum = m.add("sum", k, l);
+  m.mean_squared_error("loss", m.add("out", sum, mid));
+  for (const std::string kind : {"interleaved", "zb-v", "dualpipe-v"}) {
+    Strategy strategy;
+    strategy.group({"in", "l"}).group({"mid", "mid"}).group({"sum", "sum"}).group({"out", "loss"}).schedule(kind, 4);
+    expect_serial_result(m, strategy, 8);
+  }
+}
+
 TEST(Pipeline, ChimeraNeedsStagesInPairs) {
   const Model model = chain();
   const Workload workload{.batch = 4, .dtype = DType::f64, .training = true, .optimizer = {}};
