@@ -93,7 +93,7 @@ std::vector<Subject> subjects() {
           {"mlp", builtin_model("mlp", wide), 256, products},
           {"resnet18", sized("resnet18", 64, 1), 8, images},
           {"vgg16", sized("vgg16", 64, 0.5), 8, images},
-          {"unet3d", sized("unet3d", 32, 0.5), 4, images},
+          {"unet3d", sized("unet3d", 32, 0.25), 4, images},
           {"mesh-tangling", sized("mesh-tangling", 128, 0.25), 4, images}};
 }
 
@@ -205,7 +205,7 @@ class Measurements {
     std::vector<Case> all;
     for (const auto& name : subject.strategies)
       all.push_back(bound(subject, name, balanced(subject, strategy_of(name), alone)));
-    std::vector<KernelTimes> each_round(rounds);
+    std::vector<KernelTimes> each_round(rounds_to_plan);
     std::vector<Case> missing = all, chosen;
     for (int turn = 1;; ++turn) {
       const KernelTimes times = measure(subject, missing, each_round);
@@ -247,7 +247,7 @@ class Measurements {
   }
 
  private:
-  static constexpr std::size_t rounds = 7;
+  static constexpr std::size_t rounds = 7, rounds_to_plan = 3;
   static constexpr double step_budget = 0.7;  // seconds per case and round
 
   static Case bound(const Subject& subject, const std::string& name, const Strategy& strategy) {
@@ -266,14 +266,14 @@ class Measurements {
                       const std::function<void(std::size_t)>& beside = {}) {
     MeasureOptions options = options_;
     options.budget = options_.budget / rounds;
-    for (std::size_t round = 0; round < rounds; ++round)
+    for (std::size_t round = 0; round < times.size(); ++round)
       for (std::size_t i = 0; i < cases.size(); ++i) {
         const std::size_t which = (round + i) % cases.size();  // another case is first in each round
         add_times(cases[which].plan, world_->rank(), options, times[round]);
         if (beside) beside(which);
         if (world_->rank() == 0)
           fmt::print(stderr, "{}{}: round {} of {}, {} of {} strategies; {} repeated so far\n", subject.name,
-                     beside ? "" : ", for the planner", round + 1, rounds, i + 1, cases.size(), cores_.thrown());
+                     beside ? "" : ", for the planner", round + 1, times.size(), i + 1, cases.size(), cores_.thrown());
       }
     return median(times);
   }

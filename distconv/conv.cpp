@@ -12,19 +12,19 @@ std::vector<ConvProblem> SpatialConv::problems(const Box& x, const Box& w, const
           {ConvPass::backward_filter, windows_, x_.needed, w, y, false}};
 }
 
-void SpatialConv::forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Epilogue& then,
+void SpatialConv::forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Epilogue& epilogue,
                           const Tensor& y, Tensor& extended) const {
   HaloExchange halo(x_, x, rank);
   extended = halo.extended();
   std::vector<Border> borders;
   if (rank.ahead()) borders = recomputed_borders(windows_, x.box(), x_.needed, y.box());
-  if (!borders.empty()) rank.backend.fused_conv_forward(windows_, x, w, then, y, rank.stream);
+  if (!borders.empty()) rank.backend.fused_conv_forward(windows_, x, w, epilogue, y, rank.stream);
   halo.finish();
-  if (borders.empty()) rank.backend.fused_conv_forward(windows_, extended, w, then, y, rank.stream);
+  if (borders.empty()) rank.backend.fused_conv_forward(windows_, extended, w, epilogue, y, rank.stream);
   for (const auto& [outputs, inputs] : borders) {
     const Tensor thin_y = y.like(outputs, MemoryClass::workspace);
-    rank.backend.fused_conv_forward(windows_, extract(extended, inputs, MemoryClass::workspace, rank.stream), w, then,
-                                    thin_y, rank.stream);
+    rank.backend.fused_conv_forward(windows_, extract(extended, inputs, MemoryClass::workspace, rank.stream), w,
+                                    epilogue, thin_y, rank.stream);
     copy_box(thin_y, y, outputs, rank.stream);
   }
 }

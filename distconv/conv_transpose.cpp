@@ -8,12 +8,12 @@ std::vector<ConvProblem> SpatialConvTranspose::problems(const Box& x, const Box&
           {ConvPass::backward_filter, windows_, y, w, x_.needed, false}};
 }
 
-void SpatialConvTranspose::forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Epilogue& then,
+void SpatialConvTranspose::forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Epilogue& epilogue,
                                    const Tensor& y, Tensor& extended) const {
   HaloExchange halo(x_, x, rank);
   extended = halo.finish();
   rank.backend.conv_backward_data(windows_, extended, w, y, rank.stream);
-  rank.backend.apply(then, y, rank.stream);
+  rank.backend.apply(epilogue, y, rank.stream);
 }
 
 void SpatialConvTranspose::backward_data(const RankContext& rank, HaloExchange& dy, const Tensor& w,

@@ -1,5 +1,4 @@
 #include "layouts/product/dims.hpp"
-
 #include "partita/base/error.hpp"
 
 #include <algorithm>

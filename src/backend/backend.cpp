@@ -9,21 +9,21 @@ void Backend::choose(const ConvProblem& /*problem*/, std::string_view algorithm)
 }
 
 void Backend::fused_conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w,
-                                 const Epilogue& then, const Tensor& y, Stream stream) {
-  conv_forward(windows, x, w, then.bias, y, stream);
-  apply({{}, then.activation}, y, stream);
+                                 const Epilogue& epilogue, const Tensor& y, Stream stream) {
+  conv_forward(windows, x, w, epilogue.bias, y, stream);
+  apply({{}, epilogue.activation}, y, stream);
 }
 
 void Backend::fused_gemm(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const void* a, Index lda,
-                         const void* b, Index ldb, const Epilogue& then, const Tensor& c, Stream stream) {
+                         const void* b, Index ldb, const Epilogue& epilogue, const Tensor& c, Stream stream) {
   gemm(c.dtype(), transpose_a, transpose_b, m, n, k, 1, a, lda, b, ldb, 0, c.data(), n, stream);
-  apply(then, c, stream);
+  apply(epilogue, c, stream);
 }
 
-void Backend::apply(const Epilogue& then, const Tensor& y, Stream stream) {
+void Backend::apply(const Epilogue& epilogue, const Tensor& y, Stream stream) {
   if (y.volume() == 0) return;
-  if (then.bias) bias_forward(then.bias, y, stream);
-  if (then.activation) activation_forward(*then.activation, y, y, stream);
+  if (epilogue.bias) bias_forward(epilogue.bias, y, stream);
+  if (epilogue.activation) activation_forward(*epilogue.activation, y, y, stream);
 }
 
 Tensor norm_numbers(const Tensor& x, Index numbers, Index parts, Index channels, MemoryClass memory) {

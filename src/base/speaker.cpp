@@ -1,4 +1,5 @@
 #include "src/base/speaker.hpp"
+
 #include "src/base/launched_rank.hpp"
 
 #include <fmt/format.h>

@@ -54,11 +54,8 @@ void agree_or_throw(Communicator& comm, const std::function<void()>& f) {
 }
 
 std::string agree(Communicator& comm, const std::string& message) {
-  const auto ranks = static_cast<std::size_t>(comm.size());
-  const auto length = static_cast<std::int32_t>(message.size());
-  std::vector<std::int32_t> lengths(ranks);
-  comm.all_gather(&length, lengths.data(), std::vector<Index>(ranks, 1), DType::i32, {}).wait();
-  const auto first = std::find_if(lengths.begin(), lengths.end(), [](std::int32_t n) { return n > 0; });
+  const std::vector<double> lengths = gather_numbers(comm, static_cast<double>(message.size()));
+  const auto first = std::find_if(lengths.begin(), lengths.end(), [](double n) { return n > 0; });
   if (first == lengths.end()) return "";
 
   // There is no dtype for bytes, so the text travels as 32-bit integers.
@@ -67,6 +64,12 @@ std::string agree(Communicator& comm, const std::string& message) {
   if (comm.rank() == root) std::memcpy(words.data(), message.data(), message.size());
   comm.broadcast(words.data(), static_cast<Index>(words.size()), DType::i32, root, {}).wait();
   return {reinterpret_cast<const char*>(words.data()), static_cast<std::size_t>(*first)};
+}
+
+std::vector<double> gather_numbers(Communicator& comm, double mine) {
+  std::vector<double> all(static_cast<std::size_t>(comm.size()));
+  comm.all_gather(&mine, all.data(), std::vector<Index>(all.size(), 1), DType::f64, {}).wait();
+  return all;
 }
 
 }  // namespace partita

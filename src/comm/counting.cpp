@@ -1,4 +1,5 @@
 #include "partita/comm/counting.hpp"
+
 #include "src/comm/sum_of_counts.hpp"
 
 namespace partita {

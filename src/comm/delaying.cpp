@@ -1,4 +1,5 @@
 #include "src/comm/delaying.hpp"
+
 #include "src/comm/sum_of_counts.hpp"
 
 #include <chrono>

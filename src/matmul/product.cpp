@@ -98,7 +98,7 @@ class Product::Operand {
 class Product::Run {
  public:
   Run(const Product& product, Backend& backend, const ProcessGrid& grid, const Tensor& a, const Tensor& b,
-      const Tensor& c, Write write, const Epilogue& then, Stream stream)
+      const Tensor& c, Write write, const Epilogue& epilogue, Stream stream)
       : product_(product),
         plan_(product.plan_),
         backend_(backend),
@@ -108,7 +108,7 @@ class Product::Run {
         b_(product.b_, plan_.cut_dim(plan_.b) >= 0, b, grid.world(), stream),
         c_(c),
         write_(write),
-        then_(then),
+        epilogue_(epilogue),
         in_place_(!plan_.sums_slabs && plan_.redistribute_c.empty()),
         cuts_c_(plan_.cut_dim(plan_.c) >= 0) {
     const bool adds_to_c = write == Write::add && plan_.redistribute_c.empty();
@@ -182,7 +182,8 @@ class Product::Run {
     const bool transpose_a = plan_.a.indices == "km", transpose_b = plan_.b.indices == "nk";
     if (multiplies_once()) {
       fused_ = true;
-      return backend_.fused_gemm(transpose_a, transpose_b, m, n, k, a.data, a.row, b.data, b.row, then_, c_, stream_);
+      return backend_.fused_gemm(transpose_a, transpose_b, m, n, k, a.data, a.row, b.data, b.row, epilogue_, c_,
+                                 stream_);
     }
     const bool adds = (in_place_ && write_ == Write::add) || (!cuts_c_ && !std::exchange(fresh_, false));
     backend_.gemm(c_.dtype(), transpose_a, transpose_b, m, n, k, 1, a.data, a.row, b.data, b.row, adds ? 1 : 0, c.data,
@@ -214,7 +215,7 @@ class Product::Run {
     if (plan_.sums_slabs && !cuts_c_) start_sum(0, made_);
     for (auto& sum : sums_) sum.exchange.finish();
     if (!plan_.redistribute_c.empty()) redistribute_c();
-    if (!fused_) backend_.apply(then_, c_, stream_);
+    if (!fused_) backend_.apply(epilogue_, c_, stream_);
   }
 
   void redistribute_c() {
@@ -233,9 +234,9 @@ class Product::Run {
   Operand a_, b_;
   Tensor c_;
   Write write_;
-  Epilogue then_;
+  Epilogue epilogue_;
   bool in_place_, cuts_c_;
-  bool fused_ = false;  // the product has applied then_
+  bool fused_ = false;  // the product has applied epilogue_
   bool fresh_ = true;   // nothing has been multiplied into made_ yet
   Tensor made_, total_;
   std::vector<std::pair<std::size_t, Tensor>> slabs_;  // parts of C made in the current panel
@@ -270,8 +271,8 @@ void Product::run(Backend& backend, const ProcessGrid& grid, const Tensor& a, co
 }
 
 void Product::run(Backend& backend, const ProcessGrid& grid, const Tensor& a, const Tensor& b, const Tensor& c,
-                  const Epilogue& then, Stream stream) const {
-  Run(*this, backend, grid, a, b, c, Write::over, then, stream).run();
+                  const Epilogue& epilogue, Stream stream) const {
+  Run(*this, backend, grid, a, b, c, Write::over, epilogue, stream).run();
 }
 
 }  // namespace partita

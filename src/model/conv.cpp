@@ -1,7 +1,6 @@
-#include "src/model/operators.hpp"
-
 #include "partita/layouts/interior.hpp"
 #include "src/model/contraction.hpp"
+#include "src/model/operators.hpp"
 #include "src/model/rules.hpp"
 #include "src/model/sliding.hpp"
 

@@ -37,7 +37,7 @@ class ConvOperator final : public Operator {
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
-  TakesActivation takes_activation(const Activation& /*f*/) const override { return TakesActivation::where_fused; }
+  ActivationFusion activation_fusion(const Activation& /*f*/) const override { return ActivationFusion::where_fused; }
   std::vector<Algorithm> algorithms() const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   /// The output's channels are not the input's, so they are whole.
@@ -177,8 +177,8 @@ constexpr MemoryPasses passes_of_norm(bool statistics) {
 
 /// What a normalization takes along: ReLU, since most networks have it there. Its backward reads y to see where ReLU
 /// passed a gradient on.
-constexpr TakesActivation taken_by_norm(const Activation& f) {
-  return f.kind == Activation::Kind::relu ? TakesActivation::both : TakesActivation::no;
+constexpr ActivationFusion fusion_of_norm(const Activation& f) {
+  return f.kind == Activation::Kind::relu ? ActivationFusion::both : ActivationFusion::no;
 }
 
 /// y = scale[C] * (x - mean[C]) / sqrt(variance[C] + epsilon) + shift[C], with the statistics of the batch in training
@@ -193,7 +193,7 @@ class BatchNormOperator final : public Operator {
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   bool depends_on_microbatches() const override { return true; }
   MemoryPasses memory_passes(bool training) const override { return passes_of_norm(training); }
-  TakesActivation takes_activation(const Activation& f) const override { return taken_by_norm(f); }
+  ActivationFusion activation_fusion(const Activation& f) const override { return fusion_of_norm(f); }
   HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
   const BatchNorm& norm() const { return norm_; }
   /// Returns the axes that shard x and over which statistics are summed. Throws Error for an axis that the grid lacks.
@@ -214,7 +214,7 @@ class GroupNormOperator final : public Operator {
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   MemoryPasses memory_passes(bool /*training*/) const override { return passes_of_norm(true); }
-  TakesActivation takes_activation(const Activation& f) const override { return taken_by_norm(f); }
+  ActivationFusion activation_fusion(const Activation& f) const override { return fusion_of_norm(f); }
   HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
   const GroupNorm& norm() const { return norm_; }
 
@@ -241,8 +241,8 @@ class LinearOperator final : public Operator {
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
   Kept keeps() const override;
-  TakesActivation takes_activation(const Activation& /*f*/) const override {
-    return linear_.activation ? TakesActivation::no : TakesActivation::where_fused;
+  ActivationFusion activation_fusion(const Activation& /*f*/) const override {
+    return linear_.activation ? ActivationFusion::no : ActivationFusion::where_fused;
   }
   const Linear& linear() const { return linear_; }
 
@@ -281,9 +281,9 @@ class AddOperator final : public ElementwiseOperator {
   std::string_view kind() const override { return "add"; }
   int inputs() const override { return 2; }
   bool overwrites_input() const override { return true; }
-  bool hands_on_gradient() const override { return true; }
-  TakesActivation takes_activation(const Activation& f) const override {
-    return f.kind == Activation::Kind::relu ? TakesActivation::forward : TakesActivation::no;
+  bool forwards_gradient() const override { return true; }
+  ActivationFusion activation_fusion(const Activation& f) const override {
+    return f.kind == Activation::Kind::relu ? ActivationFusion::forward : ActivationFusion::no;
   }
 };
 

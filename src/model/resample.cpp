@@ -1,5 +1,4 @@
 #include "src/model/operators.hpp"
-
 #include "src/model/rules.hpp"
 #include "src/model/sliding.hpp"
 

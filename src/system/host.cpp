@@ -3,13 +3,20 @@
 #include "src/base/plain_text.hpp"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <fstream>
 
 namespace partita {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "host";
+}
 
 std::vector<std::uint8_t> allowed_core_bits() {
   constexpr int most = 1 << 20;  // cores; Linux allows 8192

@@ -10,7 +10,10 @@
 
 namespace partita {
 
-// What this process may use of the machine that it runs on.
+// The machine that this process runs on, and what it may use of it.
+
+/// Returns the machine's name.
+std::string host_name();
 
 /// Returns one bit for each core of the system, from the lowest bit of the first byte on: 1 if the calling thread may
 /// run on it. There may be more than the 1024 cores of a cpu_set_t. Empty if the system does not say.

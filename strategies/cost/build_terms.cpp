@@ -1,8 +1,7 @@
 #include "strategies/cost/build_terms.hpp"
+
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/local_work.hpp"
-
-#include "strategies/cost/overlap.hpp"
 #include "strategies/cost/representatives.hpp"
 #include "strategies/cost/symmetry.hpp"
 #include "strategies/plan/layer_ops.hpp"
@@ -27,6 +26,25 @@ CostTermBuilder::CostTermBuilder(const Plan& plan, const Machine& machine, const
 }
 
 namespace {
+
+/// Returns the computation of the operation `op` that hides a transfer of a layer that travels at that time; nothing if
+/// none does.
+std::optional<Computation> hides_behind(const LayerPlan& layer, const PlannedTraffic& item, const StepOp& op) {
+  using Kind = StepOp::Kind;
+  const HaloOverlap overlap = layer.op->halo_overlap();
+  switch (item.purpose) {
+    case Purpose::halo_x:
+      if (!overlap.x || op.kind != Kind::forward) return std::nullopt;
+      return op.recompute ? Computation::recomputed_forward : Computation::forward;
+    case Purpose::halo_dy:
+      if (!overlap.dy || op.kind != Kind::backward_filter) return std::nullopt;
+      return Computation::backward_filter;
+    case Purpose::halo_dx:
+      if (!overlap.dx || op.kind != Kind::backward_data) return std::nullopt;
+      return Computation::backward_data;
+    default: return std::nullopt;
+  }
+}
 
 /// Returns the number of a pass that an item of traffic counts toward.
 double PassCost::*part_of(Purpose purpose) {

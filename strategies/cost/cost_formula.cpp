@@ -8,6 +8,7 @@
 //
 // plan_terms.cpp groups the plan's layers by what they cost; evaluate_terms.cpp gives the seconds of their terms.
 #include "partita/strategies/cost/cost_formula.hpp"
+
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"

@@ -1,4 +1,5 @@
 #include "partita/strategies/cost/estimate.hpp"
+
 #include "partita/strategies/cost/cost_formula.hpp"
 
 namespace partita {

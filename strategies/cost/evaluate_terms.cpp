@@ -6,6 +6,7 @@
 //                      travel together + 3 memory accesses for each byte that it adds
 //     a layer's pass = computing + messages - what computing hides of them
 #include "strategies/cost/evaluate_terms.hpp"
+
 #include "strategies/cost/cost_terms.hpp"
 
 #include <algorithm>

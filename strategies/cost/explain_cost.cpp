@@ -1,4 +1,5 @@
 #include "partita/strategies/cost/explain_cost.hpp"
+
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/build_terms.hpp"

@@ -1,6 +1,6 @@
 #include "strategies/cost/kernel_terms.hpp"
-#include "strategies/cost/local_work.hpp"
 
+#include "strategies/cost/local_work.hpp"
 #include "strategies/plan/layer_ops.hpp"
 
 #include <algorithm>
@@ -36,11 +36,11 @@ KernelKind kind_of(const LayerPlan& layer) {
 void add_kernel(KernelTerm& term, const StepOp& op, const LayerPlan& layer, bool apart) {
   using enum StepOp::Kind;
   if (op.kind == forward) {
-    if (!layer.inputs.empty() && !layer.taken_along)
+    if (!layer.inputs.empty() && !layer.computed_by_producer)
       ++term.forwards[op.recompute ? Pass::backward_data : Pass::forward];
     term.recomputes = term.recomputes || op.recompute;
   }
-  if (layer.hands_on) return;
+  if (layer.forwards_gradient) return;
   if (op.kind == backward_data || (op.kind == backward_filter && !apart && !layer.needs_any_dx()))
     ++term.backwards[Pass::backward_data];
   if (op.kind == backward_filter && apart) ++term.backwards[Pass::backward_filter];
@@ -130,7 +130,7 @@ KernelTerm KernelTerms::on_rank(LayerKernels& kernels, int rank) const {
   for (const auto& layout : layer->at.x) x += volume(layout, rank);
   for (const auto& layout : layer->at.w) w += volume(layout, rank);
   MemoryPasses passes = layer.op->memory_passes(plan_.workload.training);
-  if (layer.takes() == TakesActivation::both) passes.dy += 2;  // y, for both passes over dy
+  if (layer.activation_fusion() == ActivationFusion::both) passes.dy += 2;  // y, for both passes over dy
   const auto output = static_cast<double>(y.volume());
   term.flops = flops(kernels, y, rank);
   term.bytes = (passes.x * x + passes.y * output + w) * element;

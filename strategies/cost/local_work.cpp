@@ -31,9 +31,10 @@ std::string halo(const std::optional<Halo>& halo, int rank) {
 std::string local_work(const LayerPlan& layer, int rank, const Workload& workload) {
   std::string text = fmt::format("{} {} {}{}:", layer.op->kind(), layer.op->describe(), name(workload.dtype),
                                  workload.training ? "" : " evaluation");
-  if (layer.takes() > TakesActivation::where_fused) text += fmt::format(" then {}", name(layer.then->kind));
-  if (layer.hands_on && !layer.taken_along) text += " hands dy on";
-  if (layer.taken_along) text += layer.hands_on ? " computed before" : " forward computed before";
+  if (layer.activation_fusion() > ActivationFusion::where_fused)
+    text += fmt::format(" then {}", name(layer.next_activation->kind));
+  if (layer.forwards_gradient && !layer.computed_by_producer) text += " hands dy on";
+  if (layer.computed_by_producer) text += layer.forwards_gradient ? " computed before" : " forward computed before";
   const bool back = workload.training;
   for (std::size_t i = 0; i < layer->at.x.size(); ++i)
     text += fmt::format(" x {}{}{}{}", extents(layer->at.x[i].owned(rank)),

@@ -1,8 +1,8 @@
 #include "strategies/plan/bind.hpp"
+
 #include "partita/base/error.hpp"
 #include "strategies/declare/rules.hpp"
-#include "strategies/plan/check_layouts.hpp"
-#include "strategies/plan/check_names.hpp"
+#include "strategies/plan/checks.hpp"
 #include "strategies/plan/in_place.hpp"
 #include "strategies/plan/stages.hpp"
 
@@ -90,10 +90,10 @@ class Binder {
                             .sends_to_stages = {},
                             .recompute = false,
                             .in_place = false,
-                            .follows = false,
-                            .then = {},
-                            .taken_along = false,
-                            .hands_on = false,
+                            .next_activation = {},
+                            .fusible = false,
+                            .computed_by_producer = false,
+                            .forwards_gradient = false,
                             .binding = known.binding});
     leaving_.push_back(known.leaving);
   }

@@ -15,17 +15,17 @@ bool may_overwrite(const Plan& plan, int input, int reader) {
 void mark_in_place(Plan& plan) {
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     LayerPlan& layer = plan.layers[i];
-    layer.hands_on = layer.op->hands_on_gradient();
+    layer.forwards_gradient = layer.op->forwards_gradient();
     if (!layer.op->overwrites_input() || !may_overwrite(plan, layer.inputs.front(), static_cast<int>(i))) continue;
     layer.in_place = true;
     LayerPlan& producer = plan.layers[layer.inputs.front()];
     const auto f = layer.op->activation();
     const bool same_layout = producer->redistribute_output.empty() && layer->redistribute_input.front().empty();
-    layer.follows = f && same_layout && producer.op->takes_activation(*f) != TakesActivation::no;
-    if (!layer.follows) continue;
-    producer.then = f;
-    layer.taken_along = producer.takes() != TakesActivation::where_fused;
-    layer.hands_on = producer.takes() == TakesActivation::both;
+    layer.fusible = f && same_layout && producer.op->activation_fusion(*f) != ActivationFusion::no;
+    if (!layer.fusible) continue;
+    producer.next_activation = f;
+    layer.computed_by_producer = producer.activation_fusion() != ActivationFusion::where_fused;
+    layer.forwards_gradient = producer.activation_fusion() == ActivationFusion::both;
   }
 }
 

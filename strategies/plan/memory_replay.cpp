@@ -298,7 +298,8 @@ class Replay {
     const LayerPlan& layer = this->layer(i);
     LayerTensors& tensors = at(i);
     for (const auto& layout : layer->at.dx)
-      tensors.work.push_back(layer.hands_on ? tensors.dy : hold(MemoryClass::activations, volume(layout) * element_));
+      tensors.work.push_back(layer.forwards_gradient ? tensors.dy
+                                                     : hold(MemoryClass::activations, volume(layout) * element_));
     tensors.dy_halo = {};
     multiply(layer, 1);
     if (layer->at.dy_halo || !layer->at.x_halo) return;

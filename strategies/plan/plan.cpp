@@ -243,14 +243,14 @@ TransferPlan StageBoundary::transfer(int rank, bool back) const {
 }
 
 LayerPlan::Fusion LayerPlan::fusion() const {
-  Fusion fusion{taken_along, hands_on, {}};
-  if (takes() > TakesActivation::where_fused) fusion.then = then->kind;
+  Fusion fusion{computed_by_producer, forwards_gradient, {}};
+  if (activation_fusion() > ActivationFusion::where_fused) fusion.next_activation = next_activation->kind;
   return fusion;
 }
 
 Kept LayerPlan::keeps() const {
   Kept kept = op->keeps();
-  kept.y = kept.y || takes() == TakesActivation::both;
+  kept.y = kept.y || activation_fusion() == ActivationFusion::both;
   return kept;
 }
 

@@ -1,4 +1,5 @@
 #include "strategies/planner/candidate.hpp"
+
 #include "partita/strategies/cost/cost_formula.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "strategies/plan/bind.hpp"

@@ -1,4 +1,5 @@
 #include "strategies/planner/checkpointing.hpp"
+
 #include "partita/strategies/plan/memory.hpp"
 
 #include <algorithm>

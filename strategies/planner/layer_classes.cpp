@@ -20,7 +20,7 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
   const auto taken = [&](int i) -> std::optional<Activation> {
     if (readers[i].size() != 1) return std::nullopt;
     const auto f = whole.layers()[readers[i].front()].op->activation();
-    return f && whole.layers()[i].op->takes_activation(*f) > TakesActivation::where_fused ? f : std::nullopt;
+    return f && whole.layers()[i].op->activation_fusion(*f) > ActivationFusion::where_fused ? f : std::nullopt;
   };
   for (int i = 0; i < static_cast<int>(whole.layers().size()); ++i) {
     const Layer& layer = whole.layers()[i];

@@ -9,11 +9,11 @@
 // are taken as equally full; the exposed part of the sums depends on the whole step, and is a share that the caller
 // gives. The best candidates are then bound and priced exactly by CostFormula.
 #include "strategies/planner/layout_costs.hpp"
-#include "partita/strategies/plan/traffic.hpp"
-#include "strategies/plan/bind.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/piece_cost.hpp"
+#include "strategies/plan/bind.hpp"
 #include "strategies/plan/stages.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "strategies/planner/memory_limited.hpp"
+
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
-
 #include "strategies/planner/candidate.hpp"
 #include "strategies/planner/checkpointing.hpp"
 
@@ -17,9 +17,6 @@ namespace {
 /// Two strategies of one kind whose step times differ by less than this fraction are taken to differ only in the names
 /// of axes. A larger value would drop distinct strategies.
 constexpr double same_step = 1e-4;
-/// A strategy of another kind is looked for only up to this multiple of the fastest step. `plan` prints plain ones that
-/// are slower.
-constexpr double of_interest = 1.25;
 
 Strategy with_microbatches(const Strategy& strategy, int microbatches) {
   Strategy more = strategy;
@@ -148,50 +145,33 @@ Planned MemoryLimitedSearch::estimated(const Strategy& unplaced, double effort) 
   return *std::min_element(tried.begin(), tried.end(), less);
 }
 
-std::vector<MemoryLimitedSearch::Entry> MemoryLimitedSearch::entries() const {
-  std::vector<Entry> all;
-  for (std::size_t i = 0; i < found_.size(); ++i) all.push_back({kinds_[i], found_[i].cost.seconds, i});
+std::vector<KindTime> MemoryLimitedSearch::kinds_found() const {
+  std::vector<KindTime> all;
+  for (std::size_t i = 0; i < found_.size(); ++i) all.push_back({kinds_[i], found_[i].cost.seconds});
   return all;
 }
 
-/// Returns the entries that are kept, the fastest first: the fastest of each kind that is of interest, then others.
-std::vector<MemoryLimitedSearch::Entry> MemoryLimitedSearch::kept(std::vector<Entry> entries) const {
-  const auto faster = [](const Entry& a, const Entry& b) { return a.seconds < b.seconds; };
-  std::stable_sort(entries.begin(), entries.end(), faster);
-  std::vector<Entry> first, others;
-  for (const Entry& entry : entries) {
-    const bool known =
-        std::any_of(first.begin(), first.end(), [&](const Entry& other) { return other.kind == entry.kind; });
-    const bool slow = entry.seconds > of_interest * entries.front().seconds;
-    (known || slow ? others : first).push_back(entry);
-  }
-  first.insert(first.end(), others.begin(), others.end());
-  first.resize(std::min(first.size(), static_cast<std::size_t>(options_.best)));
-  std::stable_sort(first.begin(), first.end(), faster);
-  return first;
-}
-
 bool MemoryLimitedSearch::would_keep(const StrategyKind& kind, double seconds) const {
-  auto all = entries();
+  auto all = kinds_found();
   if (std::any_of(all.begin(), all.end(),
-                  [&](const Entry& other) { return other.kind == kind && nearly_equal(seconds, other.seconds); }))
+                  [&](const KindTime& other) { return other.kind == kind && nearly_equal(seconds, other.seconds); }))
     return false;
-  all.push_back({kind, seconds, found_.size()});
-  all = kept(std::move(all));
-  return std::any_of(all.begin(), all.end(), [&](const Entry& entry) { return entry.number == found_.size(); });
+  all.push_back({kind, seconds});
+  const auto kept = fastest_of_kinds(all, options_.best);
+  return std::find(kept.begin(), kept.end(), found_.size()) != kept.end();
 }
 
 bool MemoryLimitedSearch::has_better(const StrategyKind& kind, double seconds) const {
-  const auto all = entries();
+  const auto all = kinds_found();
   return full() && std::any_of(all.begin(), all.end(),
-                               [&](const Entry& other) { return other.kind == kind && other.seconds <= seconds; });
+                               [&](const KindTime& other) { return other.kind == kind && other.seconds <= seconds; });
 }
 
 bool MemoryLimitedSearch::done(double seconds) const {
   if (!full() || seconds < (limited_ ? found_.back() : found_.front()).cost.seconds) return false;
   const double slow = of_interest * found_.front().cost.seconds;
   std::set<StrategyKind> kinds;
-  for (const Entry& each : entries())
+  for (const KindTime& each : kinds_found())
     if (each.seconds <= slow) kinds.insert(each.kind);
   return kinds.size() == found_.size() || seconds > slow;
 }
@@ -201,14 +181,23 @@ void MemoryLimitedSearch::keep(Planned planned) {
   if (!would_keep(kind, planned.cost.seconds)) return;
   found_.push_back(std::move(planned));
   kinds_.push_back(kind);
-  std::vector<Planned> best;
+  const auto best = fastest_of_kinds(kinds_found(), options_.best);
+  std::vector<Planned> kept;
   std::vector<StrategyKind> kinds;
-  for (const Entry& entry : kept(entries())) {
-    best.push_back(std::move(found_[entry.number]));
-    kinds.push_back(entry.kind);
+  for (const std::size_t which : best) {
+    kept.push_back(std::move(found_[which]));
+    kinds.push_back(kinds_[which]);
   }
-  found_ = std::move(best);
+  for (std::size_t i = 0; i < found_.size(); ++i)
+    if (std::find(best.begin(), best.end(), i) == best.end()) displace(std::move(found_[i]));
+  found_ = std::move(kept);
   kinds_ = std::move(kinds);
+}
+
+void MemoryLimitedSearch::displace(Planned planned) {
+  const auto faster = [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; };
+  displaced_.insert(std::upper_bound(displaced_.begin(), displaced_.end(), planned, faster), std::move(planned));
+  if (displaced_.size() > static_cast<std::size_t>(options_.best)) displaced_.pop_back();
 }
 
 void MemoryLimitedSearch::fail_unfit() const {

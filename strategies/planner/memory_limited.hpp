@@ -54,6 +54,8 @@ class MemoryLimitedSearch {
   bool has_better(const StrategyKind& kind, double seconds) const;
   /// The strategies found so far, the fastest first.
   const std::vector<Planned>& found() const { return found_; }
+  /// Strategies that others displaced, as many at most, the fastest first.
+  const std::vector<Planned>& displaced() const { return displaced_; }
   /// Returns true if no candidate that takes `seconds` or more is looked for any longer: if the list has `best`
   /// strategies, and either all are of different kinds, or such a candidate is too slow to be of interest.
   /// As long as nothing exceeded the limit, candidates were offered with the fastest first, so a full list is final.
@@ -74,15 +76,9 @@ class MemoryLimitedSearch {
   Planned estimated(const Strategy& unplaced, double effort);
   bool fits(const Planned& planned) const { return planned.cost.memory.total <= limit_; }
   bool full() const { return found_.size() == static_cast<std::size_t>(options_.best); }
-  /// A strategy that was found or may be.
-  struct Entry {
-    StrategyKind kind;
-    double seconds;
-    std::size_t number;  // in found_
-  };
-  std::vector<Entry> entries() const;
-  std::vector<Entry> kept(std::vector<Entry> entries) const;
+  std::vector<KindTime> kinds_found() const;
   void keep(Planned planned);
+  void displace(Planned planned);
 
   const SearchContext& context_;
   const PlannerOptions& options_;
@@ -90,7 +86,7 @@ class MemoryLimitedSearch {
   ScheduleCache made_;
   bool limited_ = false;  // some strategy exceeded the limit as offered
   int unfit_ = 0;
-  std::vector<Planned> found_;
+  std::vector<Planned> found_, displaced_;
   std::vector<StrategyKind> kinds_;  // of found_
   std::optional<Planned> smallest_;  // the strategy with the least memory among those that did not fit
 };

@@ -1,8 +1,8 @@
 #include "partita/strategies/planner/memory_remedies.hpp"
-#include "partita/strategies/plan/bind.hpp"
 
 #include "layouts/notation.hpp"
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "strategies/planner/checkpointing.hpp"
 #include "strategies/planner/search_context.hpp"

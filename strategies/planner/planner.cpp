@@ -1,4 +1,5 @@
 #include "partita/strategies/planner/planner.hpp"
+
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "strategies/planner/grid_search.hpp"
@@ -6,6 +7,7 @@
 #include "strategies/planner/short_rules.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 namespace partita {
@@ -85,6 +87,23 @@ std::vector<Planned> plain_pipeline(const SearchContext& context, PlannerOptions
   }
 }
 
+/// Returns the number of strategies that take at most `of_interest` times as long as the fastest.
+std::ptrdiff_t of_interest_among(const std::vector<Planned>& found) {
+  double fastest = std::numeric_limits<double>::infinity();
+  for (const Planned& each : found) fastest = std::min(fastest, each.cost.seconds);
+  return std::count_if(found.begin(), found.end(),
+                       [&](const Planned& each) { return each.cost.seconds <= of_interest * fastest; });
+}
+
+/// Chooses again from the strategies that the search kept: improving them has changed their times.
+std::vector<Planned> fastest_of_kinds(const Model& model, std::vector<Planned> found, int most) {
+  std::vector<KindTime> times;
+  for (const Planned& each : found) times.push_back({kind_of(model, each.strategy), each.cost.seconds});
+  std::vector<Planned> best;
+  for (const std::size_t which : partita::fastest_of_kinds(times, most)) best.push_back(std::move(found[which]));
+  return best;
+}
+
 }  // namespace
 
 std::vector<Planned> plan_strategies(const Model& model, const Workload& workload, const Machine& machine,
@@ -110,7 +129,13 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
   const std::size_t searched_apart = found.size();
   if (!plain && !options.kinds.empty() && !context.time_is_up())
     for (auto& each : plain_pipeline(context, options)) found.push_back(std::move(each));
-  for (std::size_t i = 0; i < found.size(); ++i) {
+  // What improving saves decides which kinds are of interest. If they are too few, displaced strategies are improved.
+  auto displaced = search.displaced().begin();
+  const auto enough = [&] {
+    return of_interest_among(found) >= searched.best || displaced == search.displaced().end();
+  };
+  for (std::size_t i = 0; i < found.size() || !enough(); ++i) {
+    if (i == found.size()) found.push_back(*displaced++);
     if (!improve(found[i], context, memory_limit(options, machine))) ++unfinished.not_improved;
     if (options.progress)
       options.progress("strategies improved", static_cast<int>(i) + 1, static_cast<int>(found.size()));
@@ -122,10 +147,10 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
     return nearly_equal(a.cost.seconds, b.cost.seconds) && kind_of(model, a.strategy) == kind_of(model, b.strategy);
   };
   found.erase(std::unique(found.begin(), found.end(), alike), found.end());
-  if (std::ssize(found) > options.best) found.erase(found.begin() + options.best, found.end());
-  unfinished.not_improved = std::min(unfinished.not_improved, static_cast<int>(found.size()));
+  std::vector<Planned> best = fastest_of_kinds(model, std::move(found), options.best);
+  unfinished.not_improved = std::min(unfinished.not_improved, static_cast<int>(best.size()));
   if (options.unfinished && (unfinished.candidates > 0 || unfinished.not_improved > 0)) options.unfinished(unfinished);
-  return found;
+  return best;
 }
 
 }  // namespace partita

@@ -5,9 +5,9 @@
 //
 // and makespan() simulates the schedule with these times, as CostFormula does for a bound plan.
 #include "strategies/planner/stage_cost.hpp"
+
 #include "partita/strategies/plan/memory.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
-
 #include "strategies/cost/piece_cost.hpp"
 #include "strategies/cost/representatives.hpp"
 #include "strategies/cost/symmetry.hpp"
@@ -36,24 +36,19 @@ Link farthest_links(const Machine& machine, const Grid& grid, int from, int to) 
   return farthest;
 }
 
-/// Computes the costs of layers in a plan of one stage, once for layers of equal cost.
-class LayerCosts {
- public:
-  LayerCosts(const Plan& plan, const PieceCost& price) : plan_(plan), price_(price) {}
-
-  LayerCost of(int index) {
-    const LayerPlan& layer = plan_.layers[index];
-    auto& known = known_[cost_hash(layer)];
-    for (const auto& [other, cost] : known)
-      if (equivalent_cost(layer, *other)) return cost;
-    return known.emplace_back(&layer, price_.layer(index, false)).second;
+/// Returns what each layer of a plan of one stage costs. Layers of equal cost are priced once.
+std::vector<LayerCost> layer_costs(const Plan& plan, const PieceCost& price) {
+  std::vector<LayerCost> costs;
+  std::unordered_map<std::size_t, std::vector<int>> known;  // layers that differ in cost, by cost_hash
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
+    auto& candidates = known[cost_hash(plan.layers[i])];
+    const auto same = std::find_if(candidates.begin(), candidates.end(),
+                                   [&](int other) { return equivalent_cost(plan.layers[i], plan.layers[other]); });
+    costs.push_back(same == candidates.end() ? price.layer(i, false) : costs[*same]);
+    if (same == candidates.end()) candidates.push_back(i);
   }
-
- private:
-  const Plan& plan_;
-  const PieceCost& price_;
-  std::unordered_map<std::size_t, std::vector<std::pair<const LayerPlan*, LayerCost>>> known_;  // key: cost_hash
-};
+  return costs;
+}
 
 }  // namespace
 
@@ -62,9 +57,11 @@ StagePartitionCost::StagePartitionCost(const Plan& plan, const Machine& machine,
     : request_(std::move(request)), made_(made), schedule_(generate(request_)), places_(schedule_.stages_of_groups()) {
   count_actions();
   add_links(plan, machine);
-  add_layers(plan, machine, times);
+  const PieceCost price(plan, machine, times, splits_backward(schedule_));
+  const std::vector<LayerCost> costs = layer_costs(plan, price);
+  add_layers(plan, price, costs);
   add_outputs(plan);
-  add_parted(plan, machine, times);
+  add_parted(plan, machine, times, costs);
 }
 
 /// Uses the same rates as estimate(): with the links that ranks share, the capacity of the network above them, and
@@ -106,9 +103,7 @@ void StagePartitionCost::add_outputs(const Plan& plan) {
   }
 }
 
-void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, const KernelTimes& times) {
-  const PieceCost price(plan, machine, times, splits_backward(schedule_));
-  LayerCosts costs(plan, price);
+void StagePartitionCost::add_layers(const Plan& plan, const PieceCost& price, const std::vector<LayerCost>& costs) {
   for (auto* sums : {&forward_, &data_, &filter_, &reduce_, &step_}) sums->assign(1, 0);
   kept_ = under_way_ = recomputed_ = {0};
   const bool has_replicas = schedule_.replicas() > 1;
@@ -120,7 +115,7 @@ void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, co
   }
   const double update = plan.workload.training && weights > 0 ? price.update(0) / static_cast<double>(weights) : 0;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-    const LayerCost cost = costs.of(i);
+    const LayerCost& cost = costs[i];
     const GradReduceCost sums = plan.workload.training ? price.sums(i) : GradReduceCost();
     const MemoryUse& use = uses[i];
     const double replicas =  // the replicas' all-reduce: each half of the gradients travels in both directions
@@ -140,25 +135,25 @@ void StagePartitionCost::add_layers(const Plan& plan, const Machine& machine, co
 }
 
 /// Compares the plan with one in which no layer takes an activation along.
-void StagePartitionCost::add_parted(const Plan& plan, const Machine& machine, const KernelTimes& times) {
+void StagePartitionCost::add_parted(const Plan& plan, const Machine& machine, const KernelTimes& times,
+                                    const std::vector<LayerCost>& costs) {
   parted_.assign(plan.layers.size() + 1, {});
   Plan apart = plan;
   for (LayerPlan& layer : apart.layers) {
-    if (layer.takes() > TakesActivation::where_fused) layer.then.reset();
-    if (layer.taken_along) layer.hands_on = false;
-    layer.taken_along = false;
+    if (layer.activation_fusion() > ActivationFusion::where_fused) layer.next_activation.reset();
+    if (layer.computed_by_producer) layer.forwards_gradient = false;
+    layer.computed_by_producer = false;
   }
-  const PieceCost price(plan, machine, times, splits_backward(schedule_)),
-      price_apart(apart, machine, times, splits_backward(schedule_));
-  LayerCosts costs(plan, price), costs_apart(apart, price_apart);
+  const auto costs_apart = layer_costs(apart, PieceCost(apart, machine, times, splits_backward(schedule_)));
   const auto more = [&](int layer) {
-    const LayerCost with = costs.of(layer), without = costs_apart.of(layer);
+    const LayerCost &with = costs[layer], &without = costs_apart[layer];
     return GroupTimes{without.forward.total() - with.forward.total(),
                       without.backward_data.total() - with.backward_data.total(),
                       without.backward_filter.total() - with.backward_filter.total()};
   };
   for (int i = 1; i < static_cast<int>(plan.layers.size()); ++i)
-    if (plan.layers[i].taken_along && plan.layers[i].inputs.front() == i - 1) parted_[i] = {more(i - 1), more(i)};
+    if (plan.layers[i].computed_by_producer && plan.layers[i].inputs.front() == i - 1)
+      parted_[i] = {more(i - 1), more(i)};
 }
 
 void StagePartitionCost::count_actions() {

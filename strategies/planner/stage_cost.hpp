@@ -8,6 +8,8 @@
 
 namespace partita {
 
+class PieceCost;
+
 /// Estimates the cost of stage partitions for a schedule without binding each partition. A partition is given by
 /// `ends`: the layers at which its groups end. The cost of each layer is computed once, for one microbatch, in a plan
 /// of one stage. Transfers between stages go from each rank to the rank of equal number in the other stage. The part of
@@ -51,10 +53,11 @@ class StagePartitionCost {
   void add_transfers(const std::vector<int>& ends, Groups& groups, bool edges) const;
   /// Seconds that a stage spends on gradient sums and updates, once per step.
   double after(std::size_t stage, const Groups& groups) const;
-  void add_layers(const Plan& plan, const Machine& machine, const KernelTimes& times);
+  void add_layers(const Plan& plan, const PieceCost& price, const std::vector<LayerCost>& costs);
   void add_links(const Plan& plan, const Machine& machine);
   void add_outputs(const Plan& plan);
-  void add_parted(const Plan& plan, const Machine& machine, const KernelTimes& times);
+  void add_parted(const Plan& plan, const Machine& machine, const KernelTimes& times,
+                  const std::vector<LayerCost>& costs);
   void count_actions();
 
   struct Boundary {

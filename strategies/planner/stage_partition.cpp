@@ -1,9 +1,9 @@
 #include "partita/strategies/planner/stage_partition.hpp"
-#include "partita/strategies/plan/bind.hpp"
-#include "strategies/plan/bind.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/schedule/generators.hpp"
+#include "strategies/plan/bind.hpp"
 #include "strategies/plan/stages.hpp"
 #include "strategies/planner/stage_search.hpp"
 

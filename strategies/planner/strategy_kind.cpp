@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace partita {
@@ -41,6 +42,23 @@ StrategyKind kind_of(const Model& model, const Strategy& strategy) {
     }
   }
   return kind;
+}
+
+std::vector<std::size_t> fastest_of_kinds(const std::vector<KindTime>& list, int most) {
+  const auto faster = [&](std::size_t a, std::size_t b) { return list[a].seconds < list[b].seconds; };
+  std::vector<std::size_t> by_time(list.size()), chosen, others;
+  std::iota(by_time.begin(), by_time.end(), std::size_t{0});
+  std::stable_sort(by_time.begin(), by_time.end(), faster);
+  for (const std::size_t each : by_time) {
+    const bool known = std::any_of(chosen.begin(), chosen.end(),
+                                   [&](std::size_t other) { return list[other].kind == list[each].kind; });
+    const bool slow = list[each].seconds > of_interest * list[by_time.front()].seconds;
+    (known || slow ? others : chosen).push_back(each);
+  }
+  chosen.insert(chosen.end(), others.begin(), others.end());
+  chosen.resize(std::min(chosen.size(), static_cast<std::size_t>(most)));
+  std::stable_sort(chosen.begin(), chosen.end(), faster);
+  return chosen;
 }
 
 }  // namespace partita

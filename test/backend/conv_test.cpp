@@ -1,5 +1,6 @@
 #include "src/backend/common/halves.hpp"
 #include "src/backend/cpu/reference.hpp"
+#include "test/support/cases.hpp"
 #include "test/support/functors.hpp"
 #include "test/support/naive.hpp"
 
@@ -107,12 +108,12 @@ INSTANTIATE_TEST_SUITE_P(Spatial, Conv, testing::Values(1, 2, 3));
 
 TEST_P(Conv, IsTheNaiveLoops) {
   Generator random(static_cast<unsigned>(100 + GetParam()));
-  for (int i = 0; i < 150; ++i) compare(random, random.conv(GetParam()), DType::f64, 1e-12);
+  for (std::uint64_t i = 0; i < test::cases(150); ++i) compare(random, random.conv(GetParam()), DType::f64, 1e-12);
 }
 
 TEST_P(Conv, RoundsOnceInShorterTypes) {
   Generator random(static_cast<unsigned>(200 + GetParam()));
-  for (int i = 0; i < 40; ++i) {
+  for (std::uint64_t i = 0; i < test::cases(40); ++i) {
     compare(random, random.conv(GetParam()), DType::f32, 1e-5);
     compare(random, random.conv(GetParam()), DType::bf16, 1.0 / 256);
     compare(random, random.conv(GetParam()), DType::f16, 1.0 / 2048);
@@ -124,10 +125,10 @@ TEST_P(Conv, FusedWithBiasAndActivationIsOneAfterTheOther) {
   constexpr std::array kinds{Activation::Kind::relu, Activation::Kind::sigmoid, Activation::Kind::tanh,
                              Activation::Kind::elu};
   Generator random(static_cast<unsigned>(250 + GetParam()));
-  for (int i = 0; i < 40; ++i) {
+  for (std::uint64_t i = 0; i < test::cases(40); ++i) {
     const Case c = random.conv(GetParam());
     SCOPED_TRACE(c.text);
-    const Activation f{kinds[static_cast<std::size_t>(i) % kinds.size()], 0.5};
+    const Activation f{kinds[i % kinds.size()], 0.5};
     for (const auto& backend : test::all_types()) {
       SCOPED_TRACE(backend->name());
       const Operands o(random, c, DType::f64);
@@ -165,7 +166,7 @@ TEST_P(Conv, GradientsAreAdjoints) {
   Generator random(static_cast<unsigned>(300 + GetParam()));
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
-    for (int i = 0; i < 60; ++i) {
+    for (std::uint64_t i = 0; i < test::cases(60); ++i) {
       const Case c = random.conv(GetParam());
       SCOPED_TRACE(c.text);
       const Operands o(random, c, DType::f64);
@@ -185,7 +186,7 @@ TEST_P(Conv, PartsOfYAreTheWhole) {
   Generator random(static_cast<unsigned>(400 + GetParam()));
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
-    for (int i = 0; i < 60; ++i) {
+    for (std::uint64_t i = 0; i < test::cases(60); ++i) {
       const Case c = random.conv(GetParam());
       SCOPED_TRACE(c.text);
       const Operands o(random, c, DType::f64);

@@ -1,5 +1,6 @@
 // A large mean costs no accuracy: the kernels of a normalization against two passes in long double.
 #include "partita/base/philox.hpp"
+#include "test/support/cases.hpp"
 #include "test/support/functors.hpp"
 #include "test/support/norm_oracle.hpp"
 
@@ -7,6 +8,7 @@
 
 #include <functional>
 #include <numeric>
+#include <vector>
 
 namespace partita::test {
 namespace {
@@ -173,7 +175,7 @@ TEST(NormMean, MomentsAddUpInAnyOrder) {
     return counts;
   };
   for (const auto& backend : backends_of(DType::f64))
-    for (const Index ranks : {1, 2, 3, 7, 64, 200})
+    for (const Index ranks : test::short_run() ? std::vector<Index>{1, 3, 7} : std::vector<Index>{1, 2, 3, 7, 64, 200})
       for (const Index most : {1, 12})
         for (const double mean : {0.0, 1e3, -1e6, 1e9})
           for (const double between : {0.0, 1e-3, 2.0}) {  // of the ranks' means

@@ -1,10 +1,11 @@
 #include "test/support/collectives.hpp"
 #include "partita/base/dispatch.hpp"
 #include "partita/comm/counting.hpp"
-#include "src/comm/textbook/textbook.hpp"
+#include "src/comm/textbook.hpp"
 #include "src/comm/threads/threads.hpp"
 #include "strategies/cost/collective_cost.hpp"
 #include "test/support/collective_traffic.hpp"
+#include "test/support/textbook_algorithms.hpp"
 
 #include <numeric>
 
@@ -86,20 +87,20 @@ std::vector<double> expected(const CollectiveCall& call, int rank, ReduceOp op) 
   return all;
 }
 
-/// Runs the textbook collective. `result` already has the right size.
+/// Runs the collective. `result` already has the right size.
 void run(Communicator& comm, const CollectiveCall& call, ReduceOp op, const Bytes& in, Bytes& result) {
   switch (call.verb) {
     case Verb::all_reduce:
       result = in;
-      return textbook::all_reduce(comm, result.data(), call.counts[0], call.dtype, op, call.algorithm);
+      return test::all_reduce(comm, result.data(), call.counts[0], call.dtype, op, call.algorithm);
     case Verb::broadcast:
       result = in;
-      return textbook::broadcast(comm, result.data(), call.counts[0], call.dtype, call.root, call.algorithm);
+      return test::broadcast(comm, result.data(), call.counts[0], call.dtype, call.root, call.algorithm);
     case Verb::all_gather:
-      return textbook::all_gather(comm, in.data(), result.data(), call.counts, call.dtype, call.algorithm);
+      return test::all_gather(comm, in.data(), result.data(), call.counts, call.dtype, call.algorithm);
     case Verb::reduce_scatter:
-      return textbook::reduce_scatter(comm, in.data(), result.data(), call.counts, call.dtype, call.algorithm);
-    default: textbook::all_to_all(comm, in.data(), result.data(), call.counts, call.dtype, call.algorithm);
+      return test::reduce_scatter(comm, in.data(), result.data(), call.counts, call.dtype, call.algorithm);
+    default: test::all_to_all(comm, in.data(), result.data(), call.counts, call.dtype, call.algorithm);
   }
 }
 
@@ -245,7 +246,7 @@ TEST(Collectives, ReplicasOfASumAgreeBitForBit) {
             values.push_back(static_cast<double>((comm.rank() * 37 + i * 11) % 23 - 11) / 7 *
                              ((comm.rank() + i) % 3 == 0 ? 1000 : 1));
           Bytes sum = stored(values, dtype);
-          textbook::all_reduce(comm, sum.data(), count, dtype, ReduceOp::sum, algorithm);
+          test::all_reduce(comm, sum.data(), count, dtype, ReduceOp::sum, algorithm);
           Bytes all(sum.size() * static_cast<std::size_t>(ranks));
           textbook::all_gather(comm, sum.data(), all.data(), std::vector<Index>(static_cast<std::size_t>(ranks), count),
                                dtype);
@@ -276,11 +277,11 @@ TEST(Collectives, AnAlgorithmOfAnotherVerbIsRefusedOnAllRanks) {
   run_threads(2, [](Communicator& comm) {
     double x = 1;
     const std::vector<Index> counts{1, 0};
-    EXPECT_THROW(textbook::all_reduce(comm, &x, 1, DType::f64, ReduceOp::sum, CollectiveAlgorithm::bruck), Error);
-    EXPECT_THROW(textbook::all_gather(comm, &x, &x, counts, DType::f64, CollectiveAlgorithm::pairwise), Error);
-    EXPECT_THROW(textbook::reduce_scatter(comm, &x, &x, counts, DType::f64, CollectiveAlgorithm::binomial), Error);
-    EXPECT_THROW(textbook::broadcast(comm, &x, 1, DType::f64, 0, CollectiveAlgorithm::ring), Error);
-    EXPECT_THROW(textbook::all_to_all(comm, &x, &x, std::vector<Index>(4, 0), DType::f64, CollectiveAlgorithm::ring),
+    EXPECT_THROW(test::all_reduce(comm, &x, 1, DType::f64, ReduceOp::sum, CollectiveAlgorithm::bruck), Error);
+    EXPECT_THROW(test::all_gather(comm, &x, &x, counts, DType::f64, CollectiveAlgorithm::pairwise), Error);
+    EXPECT_THROW(test::reduce_scatter(comm, &x, &x, counts, DType::f64, CollectiveAlgorithm::binomial), Error);
+    EXPECT_THROW(test::broadcast(comm, &x, 1, DType::f64, 0, CollectiveAlgorithm::ring), Error);
+    EXPECT_THROW(test::all_to_all(comm, &x, &x, std::vector<Index>(4, 0), DType::f64, CollectiveAlgorithm::ring),
                  Error);
   });
 }

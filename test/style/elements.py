@@ -11,7 +11,7 @@ HOST = {
     "src/comm/communicator.cpp": "texts on which ranks agree",
     "src/comm/mpi/mpi_communicator.cpp": "a transport between the memory of CPUs",
     "src/comm/shared_memory/": "a transport between the memory of CPUs",
-    "src/comm/textbook/": "collectives in the memory of CPUs",
+    "src/comm/blocks.hpp": "what collectives in the memory of CPUs copy",
     "src/comm/threads/threads.cpp": "a transport between the memory of CPUs",
     "src/comm/job/ucx_signals.cpp": "the address of a function",
     "src/comm/job/witness.cpp": "addresses of sockets",

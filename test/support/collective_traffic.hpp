@@ -21,7 +21,7 @@ struct CollectiveCall {
   int root = 0;  ///< rank that a broadcast starts from
 };
 
-/// Returns the exact number of messages and bytes that a rank sends. textbook.hpp runs the same algorithms. Blocks may
+/// Returns the exact number of messages and bytes that a rank sends. textbook_algorithms.hpp has the same. Blocks may
 /// be uneven; an empty block sends no message. Throws Error if the verb does not have the algorithm, or if counts, rank
 /// or root are invalid.
 Traffic collective_traffic(const CollectiveCall& call, int rank);

@@ -257,17 +257,17 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "difference_backward", {x, target}, {dx});
     Kernels::difference_backward(absolute, x, target, scale, dx, stream);
   }
-  void update_norms(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces,
-                    const Tensor& squares, Stream stream) override {
+  void update_norms(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces, const Tensor& squares,
+                    Stream stream) override {
     Touching touching(*declared_, "update_norms", {}, {squares});
     touching.add_pieces(pieces);
-    Kernels::update_norms(optimizer, moment, pieces, squares, stream);
+    Kernels::update_norms(optimizer, at, pieces, squares, stream);
   }
-  void update(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces, const Tensor& squares,
+  void update(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces, const Tensor& squares,
               Stream stream) override {
     Touching touching(*declared_, "update", {squares}, {});
     touching.add_pieces(pieces);
-    Kernels::update(optimizer, moment, pieces, squares, stream);
+    Kernels::update(optimizer, at, pieces, squares, stream);
   }
 
  private:

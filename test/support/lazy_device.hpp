@@ -196,6 +196,8 @@ class LazyDevice final : public Device, public Capture {
   }
   /// The number of launches of graphs.
   int launches() const { return launches_; }
+  /// By name, how many operations the last graph has.
+  const std::map<std::string, int>& captured() const { return captured_; }
 
   /// Of the calls of wait() that order two streams, number `call` does nothing.
   void forget_wait(int call) { forgotten_ = call; }
@@ -367,6 +369,7 @@ class LazyDevice final : public Device, public Capture {
   std::map<std::thread::id, Clock> host_clocks_;
   std::map<std::thread::id, int> host_waits_;
   std::map<std::thread::id, std::unique_ptr<Captured>> captures_;
+  std::map<std::string, int> captured_;
   bool forgets_kind_ = false;
   Priority waiter_ = Priority::normal, awaited_ = Priority::normal;
   int calls_ = 0, failing_ = 0, waits_ = 0, forgotten_ = 0, launches_ = 0, capture_count_ = 0;

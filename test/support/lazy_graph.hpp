@@ -22,6 +22,9 @@ inline std::unique_ptr<Graph> LazyDevice::end() {
   require(present() != nullptr, "a capture must have begun");
   const auto captured = std::move(captures_.extract(std::this_thread::get_id()).mapped());
   count_call("end a capture");
+  captured_.clear();
+  for (const auto& [stream, item] : captured->items)
+    if (item.run) ++captured_[item.what];
   return std::make_unique<LazyGraph>(*this, captured->origin, std::move(captured->items));
 }
 

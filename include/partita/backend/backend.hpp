@@ -141,9 +141,9 @@ class Backend {
   virtual bool fuses(const Activation& /*f*/) const { return false; }
   /// y = f(conv(x, w) + bias). The default is conv_forward and then apply, in short types with a rounding between them.
   virtual void fused_conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w,
-                                  const Epilogue& then, const Tensor& y, Stream stream);
+                                  const Epilogue& epilogue, const Tensor& y, Stream stream);
   /// y = f(y + bias[c])
-  void apply(const Epilogue& then, const Tensor& y, Stream stream);
+  void apply(const Epilogue& epilogue, const Tensor& y, Stream stream);
 
   // Pooling. `picked` (i32, with y's box) stores which input of each window was the maximum, for the backward pass.
   // Average pooling does not use it.
@@ -237,7 +237,7 @@ class Backend {
                     Stream stream) = 0;
   /// C[m,n] = f(op(A) op(B) + bias[n]), for a whole tensor of rows. The default is gemm and then apply.
   virtual void fused_gemm(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const void* a, Index lda,
-                          const void* b, Index ldb, const Epilogue& then, const Tensor& c, Stream stream);
+                          const void* b, Index ldb, const Epilogue& epilogue, const Tensor& c, Stream stream);
 
   // Losses. `result` holds two f64 numbers: each call adds the loss to result[0], and the number of right predictions
   // to result[1]. x[N C ...] is read as rows of channels, in the order of x's memory. labels (i32) has one number for
@@ -280,10 +280,10 @@ class Backend {
 
   /// The first half of a step that needs norms: advances LAMB's states and sets squares[e,0] to the sum of w^2 over
   /// piece e, squares[e,1] to that of direction^2. The direction is dw for LARS and Adam's with weight decay for LAMB.
-  virtual void update_norms(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces,
+  virtual void update_norms(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces,
                             const Tensor& squares, Stream stream) = 0;
   /// Updates the pieces. `squares` are the sums over whole weights. A weight of norm 0 is not scaled.
-  virtual void update(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces,
+  virtual void update(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces,
                       const Tensor& squares, Stream stream) = 0;
 };
 

@@ -61,7 +61,7 @@ struct Optimizer {
 };
 
 /// The learning rate of a step, and its number from 0.
-struct Moment {
+struct StepRate {
   double rate = 0;
   Index step = 0;
 };

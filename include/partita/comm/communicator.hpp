@@ -162,4 +162,7 @@ void agree_or_throw(Communicator& comm, const std::function<void()>& f);
 /// ranks fail with the same message. Collective: every rank of `comm` calls it.
 std::string agree(Communicator& comm, const std::string& message);
 
+/// Returns the number `mine` of each rank, by rank. Collective: every rank of `comm` calls it.
+std::vector<double> gather_numbers(Communicator& comm, double mine);
+
 }  // namespace partita

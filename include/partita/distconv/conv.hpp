@@ -25,7 +25,7 @@ class SpatialConv : public SpatialHalos {
   /// this is `x` itself if no halo is needed. If the transport makes progress on its own, the rank computes all of y
   /// from `x` while the halos travel. It then recomputes the outputs near the border, which read a halo. This is
   /// correct because missing inputs count as zeros and change only those outputs.
-  void forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Epilogue& then, const Tensor& y,
+  void forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Epilogue& epilogue, const Tensor& y,
                Tensor& extended) const;
 
   /// Computes dx from the dy of this rank and of its neighbors.

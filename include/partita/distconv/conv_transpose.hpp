@@ -19,7 +19,7 @@ class SpatialConvTranspose : public SpatialHalos {
   std::vector<ConvProblem> problems(const Box& x, const Box& w, const Box& y) const;
 
   /// Computes y for this rank's outputs. Returns in `extended` the inputs that contribute to them.
-  void forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Epilogue& then, const Tensor& y,
+  void forward(const RankContext& rank, const Tensor& x, const Tensor& w, const Epilogue& epilogue, const Tensor& y,
                Tensor& extended) const;
   void backward_data(const RankContext& rank, HaloExchange& dy, const Tensor& w, const Tensor& dx) const;
   /// Computes dw = part, or dw += part, from this rank's outputs and all inputs that contribute to them. The caller

@@ -20,7 +20,7 @@ class Product {
            Stream stream = {}) const;
   /// C = f(A B + bias). The backend computes all of it at once where the rank multiplies once for all of C.
   void run(Backend& backend, const ProcessGrid& grid, const Tensor& a, const Tensor& b, const Tensor& c,
-           const Epilogue& then, Stream stream = {}) const;
+           const Epilogue& epilogue, Stream stream = {}) const;
   const ProductPlan& plan() const { return plan_; }
 
  private:

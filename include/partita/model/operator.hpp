@@ -124,8 +124,8 @@ struct HaloOverlap {
 };
 
 /// How much of the activation behind it a layer computes itself, if that has the same layout and runs in the memory of
-/// the layer's output (LayerPlan::then).
-enum class TakesActivation : std::uint8_t {
+/// the layer's output (LayerPlan::next_activation).
+enum class ActivationFusion : std::uint8_t {
   no,
   where_fused,  ///< forward applies it on the backends that fuse it with the layer's kernels (Backend::fuses)
   forward,      ///< forward applies it
@@ -175,9 +175,9 @@ class Operator {
   /// Returns its function, if it is an activation.
   virtual std::optional<Activation> activation() const { return std::nullopt; }
   /// Returns how much of an activation behind it it computes.
-  virtual TakesActivation takes_activation(const Activation& /*f*/) const { return TakesActivation::no; }
+  virtual ActivationFusion activation_fusion(const Activation& /*f*/) const { return ActivationFusion::no; }
   /// True if the gradient of each input is dy itself. Then nothing is computed, nor copied, in backward_data.
-  virtual bool hands_on_gradient() const { return false; }
+  virtual bool forwards_gradient() const { return false; }
   /// The f64 numbers that its kernel holds on `rank` for inputs in layout x; none by default.
   virtual HeldNumbers numbers(const Layout& /*x*/, int /*rank*/, bool /*training*/) const { return {}; }
   /// The elements that its forward holds on `rank` beside its tensors once x's halo has come, if it computed while the

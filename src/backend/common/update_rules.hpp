@@ -26,16 +26,16 @@ PARTITA_HOST_DEVICE inline double update_scale(const Optimizer& optimizer, const
 /// The update of one element of a weight (Method gives the formulas). The constants are in the type of the weights.
 template <class T>
 struct UpdateRule {
-  UpdateRule(const Optimizer& o, Moment moment)
+  UpdateRule(const Optimizer& o, StepRate at)
       : nesterov(o.nesterov),
-        rate(static_cast<T>(moment.rate)),
+        rate(static_cast<T>(at.rate)),
         momentum(static_cast<T>(o.momentum)),
         beta1(static_cast<T>(o.beta1)),
         beta2(static_cast<T>(o.beta2)),
         epsilon(static_cast<T>(o.epsilon)),
         decay(static_cast<T>(o.weight_decay)),
-        correct1(static_cast<T>(1 / (1 - std::pow(o.beta1, static_cast<double>(moment.step + 1))))),
-        correct2(static_cast<T>(1 / (1 - std::pow(o.beta2, static_cast<double>(moment.step + 1))))) {}
+        correct1(static_cast<T>(1 / (1 - std::pow(o.beta1, static_cast<double>(at.step + 1))))),
+        correct2(static_cast<T>(1 / (1 - std::pow(o.beta2, static_cast<double>(at.step + 1))))) {}
 
   /// One element: its gradient, its weight and the states that the method has; and whether it decays.
   struct Element {

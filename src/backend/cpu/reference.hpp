@@ -78,9 +78,9 @@ class ReferenceBackend : public Backend {
 
   void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) override;
   void mark_not_finite(const Tensor& x, const Tensor& mark, Stream stream) override;
-  void update_norms(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces,
-                    const Tensor& squares, Stream stream) override;
-  void update(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces, const Tensor& squares,
+  void update_norms(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces, const Tensor& squares,
+                    Stream stream) override;
+  void update(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces, const Tensor& squares,
               Stream stream) override;
 };
 

@@ -1,4 +1,5 @@
 #include "src/backend/cpu/reference_gemm.hpp"
+
 #include "src/backend/common/scratch.hpp"
 #include "src/backend/cpu/reference.hpp"
 

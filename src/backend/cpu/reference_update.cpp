@@ -13,13 +13,13 @@ void dispatch_master(DType dtype, F&& f) {
 
 }  // namespace
 
-void ReferenceBackend::update_norms(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces,
+void ReferenceBackend::update_norms(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces,
                                     const Tensor& squares, Stream) {
   double* sums = squares.as<double>();
   for (const WeightPiece& piece : pieces) {
     Squares sum;
     dispatch_master(piece.dtype, [&](auto t) {
-      const UpdateRule<decltype(t)> rule(optimizer, moment);
+      const UpdateRule<decltype(t)> rule(optimizer, at);
       const auto arrays = arrays_of(piece, rule);
       dispatch_method(optimizer.method, [&](auto method) {
         for (Index i = 0; i < piece.count; ++i) {
@@ -34,7 +34,7 @@ void ReferenceBackend::update_norms(const Optimizer& optimizer, Moment moment, s
   }
 }
 
-void ReferenceBackend::update(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces,
+void ReferenceBackend::update(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces,
                               const Tensor& squares, Stream) {
   for (std::size_t e = 0; e < pieces.size(); ++e) {
     const WeightPiece& piece = pieces[e];
@@ -42,7 +42,7 @@ void ReferenceBackend::update(const Optimizer& optimizer, Moment moment, std::sp
     const double scale = sums != nullptr && piece.decays ? update_scale(optimizer, {sums[0], sums[1]}) : 1;
     dispatch_master(piece.dtype, [&](auto t) {
       using T = decltype(t);
-      const UpdateRule<T> rule(optimizer, moment);
+      const UpdateRule<T> rule(optimizer, at);
       const auto arrays = arrays_of(piece, rule);
       dispatch_method(optimizer.method, [&](auto method) {
         for (Index i = 0; i < piece.count; ++i) rule.template apply<method()>(arrays[i], static_cast<T>(scale));

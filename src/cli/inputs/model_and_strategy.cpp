@@ -17,13 +17,13 @@ Model make_builtin(const Options& o) {
   try {
     return builtin_model(o.model, o.size);
   } catch (const Error&) {
-    about("--model", o.model, [&] { builtin_model(o.model, {}); });
-    about("--size", o.size.extent, [&] { builtin_model(o.model, {.extent = o.size.extent}); });
-    about("--channels", o.size.channels, [&] { builtin_model(o.model, {.channels = o.size.channels}); });
-    about("--classes", o.size.classes, [&] { builtin_model(o.model, {.classes = o.size.classes}); });
-    about("--width", o.size.width, [&] { builtin_model(o.model, {.width = o.size.width}); });
-    about("--widths", fmt::format("{}", fmt::join(o.size.widths, " ")),
-          [&] { builtin_model(o.model, {.widths = o.size.widths}); });
+    naming_option("--model", o.model, [&] { builtin_model(o.model, {}); });
+    naming_option("--size", o.size.extent, [&] { builtin_model(o.model, {.extent = o.size.extent}); });
+    naming_option("--channels", o.size.channels, [&] { builtin_model(o.model, {.channels = o.size.channels}); });
+    naming_option("--classes", o.size.classes, [&] { builtin_model(o.model, {.classes = o.size.classes}); });
+    naming_option("--width", o.size.width, [&] { builtin_model(o.model, {.width = o.size.width}); });
+    naming_option("--widths", fmt::format("{}", fmt::join(o.size.widths, " ")),
+                  [&] { builtin_model(o.model, {.widths = o.size.widths}); });
     throw;
   }
 }
@@ -49,7 +49,7 @@ Strategy make_strategy(const Options& options, int ranks) {
   const bool named = names_strategy(options), own = options.declared && options.strategy == declared_strategy;
   Strategy strategy = own ? *options.declared : named ? Strategy::load(options.strategy) : Strategy();
   if (!options.grid.empty())
-    strategy = strategy.on(about("--grid", options.grid, [&] { return Grid::parse(options.grid); }));
+    strategy = strategy.on(naming_option("--grid", options.grid, [&] { return Grid::parse(options.grid); }));
   if (!named && options.grid.empty() && ranks > 1) {
     strategy = Strategy(fmt::format("data={}", ranks));
     strategy.layer("*", {.output = "N@data"});

@@ -78,8 +78,8 @@ std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& mod
     if (options.samples > 0)
       fail("--samples {}: only the synthetic data set has a size that you can choose; leave the option out",
            options.samples);
-    data = about("--data", options.trainer.data,
-                 [&] { return open_dataset(options.trainer.data, options.data_dir, training); });
+    data = naming_option("--data", options.trainer.data,
+                         [&] { return open_dataset(options.trainer.data, options.data_dir, training); });
   }
   check_data(*data, options, model);
   return data;

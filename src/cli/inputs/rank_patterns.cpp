@@ -1,7 +1,7 @@
 #include "src/cli/inputs/rank_patterns.hpp"
-#include "src/cli/inputs/model_and_strategy.hpp"
 
 #include "partita/base/error.hpp"
+#include "src/cli/inputs/model_and_strategy.hpp"
 
 #include <fmt/ranges.h>
 

@@ -10,7 +10,9 @@ namespace {
 
 void add_card_options(po::options_description& group, DeviceOptions& device) {
   auto add = group.add_options();
-  const auto check_name = [](const std::string& name) { about("--device", name, [&] { check_device_name(name); }); };
+  const auto check_name = [](const std::string& name) {
+    naming_option("--device", name, [&] { check_device_name(name); });
+  };
   add("device", po::value(&device.name)->default_value(device.name)->value_name("NAME")->notifier(check_name),
       "where ranks compute: cpu, cuda (the ranks of a host take its cards in turns) or cuda:N (all take card N)");
   add("tf32", po::bool_switch(&device.tf32), "let products of f32 on a GPU be rounded to TF32");

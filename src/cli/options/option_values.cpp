@@ -1,8 +1,8 @@
 #include "src/cli/options/option_values.hpp"
-#include "src/system/host.hpp"
 
 #include "partita/base/error.hpp"
 #include "src/base/plain_text.hpp"
+#include "src/system/host.hpp"
 
 #include <charconv>
 #include <map>
@@ -14,7 +14,7 @@ void check_optimizer(const Optimizer& optimizer) {
   const auto alone = [&](const char* option, auto Optimizer::*number) {
     Optimizer one;  // with its own values, which are allowed
     one.*number = optimizer.*number;
-    about(option, one.*number, [&] { one.check(); });
+    naming_option(option, one.*number, [&] { one.check(); });
   };
   alone("--rate", &Optimizer::rate);
   alone("--momentum", &Optimizer::momentum);
@@ -24,7 +24,7 @@ void check_optimizer(const Optimizer& optimizer) {
   alone("--trust", &Optimizer::trust);
   alone("--weight-decay", &Optimizer::weight_decay);
   alone("--warm-up", &Optimizer::warm_up);
-  about("--nesterov", [&] { optimizer.check(); });
+  naming_option("--nesterov", [&] { optimizer.check(); });
 }
 
 BatchNorm parse_batch_norm(const std::string& text) {

@@ -17,7 +17,7 @@ namespace partita::cli {
 /// Returns what f() returns. An Error of f gets the option at the start of its message, unless an option stands there
 /// already. So every bad value names its option, and with_place() finds the line of a file that gave it.
 template <class F>
-auto about(std::string_view option, F&& f) -> decltype(f()) {
+auto naming_option(std::string_view option, F&& f) -> decltype(f()) {
   try {
     return f();
   } catch (const Error& error) {
@@ -28,15 +28,15 @@ auto about(std::string_view option, F&& f) -> decltype(f()) {
 }
 /// As above, for an option with a value.
 template <class Value, class F>
-auto about(std::string_view option, const Value& value, F&& f) -> decltype(f()) {
-  return about(fmt::format("{} {}", option, value), std::forward<F>(f));
+auto naming_option(std::string_view option, const Value& value, F&& f) -> decltype(f()) {
+  return naming_option(fmt::format("{} {}", option, value), std::forward<F>(f));
 }
 
 /// An option whose text `parse` turns into the value that is stored in `to`. A bad value is reported with its option.
 template <class Value, class Parse>
 boost::program_options::typed_value<std::string>* parsed(const char* option, Value& to, Parse parse) {
   return boost::program_options::value<std::string>()->notifier(
-      [option, &to, parse](const std::string& text) { to = about(option, text, [&] { return parse(text); }); });
+      [option, &to, parse](const std::string& text) { to = naming_option(option, text, [&] { return parse(text); }); });
 }
 
 /// Throws Error if a number of the optimizer is not allowed; the message names the option.

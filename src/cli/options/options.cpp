@@ -1,5 +1,4 @@
 #include "src/cli/options/options.hpp"
-#include "src/train/kernels/kernel_choice.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/comm/mpi.hpp"
@@ -9,6 +8,7 @@
 #include "src/cli/options/number_option.hpp"
 #include "src/cli/options/optimizer_options.hpp"
 #include "src/cli/options/option_values.hpp"
+#include "src/train/kernels/kernel_choice.hpp"
 
 #include <fmt/ranges.h>
 

@@ -138,6 +138,12 @@ void CommandWords::expand(const Program& program) {
   words_.insert(words_.end(), words.begin(), words.end());
 }
 
+Failure CommandWords::failure() const {
+  Failure failure = present_failure();
+  if (failure.status == user_error) failure.message = with_place(failure.message);
+  return failure;
+}
+
 std::string CommandWords::with_place(std::string_view message) const {
   for (const auto& [option, where] : places_) {
     const auto at = message.find(option);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "src/cli/options/command.hpp"
+#include "src/cli/program/messages.hpp"
 
 #include <set>
 #include <string>
@@ -30,10 +31,11 @@ class CommandWords {
   const std::set<std::string>& switched_off() const { return off_; }
   /// Returns "" or a note about keys of the file that only other verbs have.
   const std::string& note() const { return note_; }
-  /// Returns the message. If it names an option of the file, the file and the line are added to its first line.
-  std::string with_place(std::string_view message) const;
+  /// As present_failure(). If an error names an option of the file, the file and the line are added to its first line.
+  Failure failure() const;
 
  private:
+  std::string with_place(std::string_view message) const;
   struct Place {
     std::string option, where;
   };

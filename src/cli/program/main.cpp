@@ -10,7 +10,6 @@
 #include "src/cli/program/run_ranks.hpp"
 #include "src/cli/program/verbs.hpp"
 #include "src/comm/job/ucx_signals.hpp"
-#include "src/device/exception_message.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -62,19 +61,11 @@ int run_alone(const cli::CommandWords& line, const cli::Program& program) {
     line.check();
     cli::print_note(line.note());
     return flushed(run_verb(line, program));
-  } catch (const RunFailed& error) {
-    complain(error.what());
-    return run_failed;
-  } catch (const Error& error) {
-    complain(line.with_place(error.what()));
-    return user_error;
-  } catch (const std::system_error&) {  // fmt cannot write
-    if (std::ferror(stdout) != 0) return flushed(run_failed);
-    complain(message_of_exception());
-    return 1;
   } catch (...) {
-    complain(message_of_exception());
-    return 1;
+    const cli::Failure failure = line.failure();
+    if (failure.status == EXIT_FAILURE && std::ferror(stdout) != 0) return flushed(run_failed);  // fmt cannot write
+    complain(failure.message);
+    return failure.status;
   }
 }
 

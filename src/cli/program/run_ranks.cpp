@@ -9,7 +9,6 @@
 #include "src/cli/program/messages.hpp"
 #include "src/cli/program/verbs.hpp"
 #include "src/comm/job/peer_failed.hpp"
-#include "src/device/exception_message.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -59,7 +58,6 @@ void check_connected(const Communicator& world) {
 
 /// Runs a verb as one of the threads. Errors that all ranks agreed on leave it.
 int run_rank(const CommandWords& line, const Command& verb, Communicator& world) {
-  const auto said = [&](const std::string& text) { return fmt::format("rank {}: {}", world.rank(), text); };
   try {
     return verb.run(&world);
   } catch (const AgreedError&) {
@@ -68,28 +66,16 @@ int run_rank(const CommandWords& line, const Command& verb, Communicator& world)
     throw;  // another rank has left with an error that all agreed on
   } catch (const WaitedTooLong& error) {
     end(fmt::format("partita: {}", error.what()), run_failed);
-  } catch (const Error& error) {
-    end(said(line.with_place(error.what())), user_error);
-  } catch (const DeviceError& error) {
-    end(said(error.what()), run_failed);
-  } catch (const CommunicationError& error) {
-    end(said(error.what()), run_failed);
   } catch (...) {
-    end(said(message_of_exception()), EXIT_FAILURE);
+    const Failure failure = line.failure();
+    end(fmt::format("rank {}: {}", world.rank(), failure.message), failure.status);
   }
 }
 
 /// Ends the process if nobody catches an exception, e.g. on a thread that watches messages.
 [[noreturn]] void end_uncaught() {
-  try {
-    throw;
-  } catch (const DeviceError& error) {
-    end(fmt::format("partita: {}", error.what()), run_failed);
-  } catch (const CommunicationError& error) {
-    end(fmt::format("partita: {}", error.what()), run_failed);
-  } catch (...) {
-    end(fmt::format("partita: {}", message_of_exception()), EXIT_FAILURE);
-  }
+  const Failure failure = present_failure();
+  end(fmt::format("partita: {}", failure.message), failure.status);
 }
 
 /// Returns a function that makes the same model, and that several threads may call at once.
@@ -139,20 +125,13 @@ int run_on_processes(int argc, char** argv, const CommandWords& line, const Prog
     }
     if (world.rank() == 0) fmt::print("{}", answer);
     return 0;
-  } catch (const RunFailed& error) {
-    if (world.rank() == 0) complain(error.what());
-    return session.returns(run_failed);
-  } catch (const AgreedError& error) {
-    if (world.rank() == 0) complain(line.with_place(error.what()));
-    return session.returns(user_error);
-  } catch (const Error& error) {
-    session.abort(line.with_place(error.what()), user_error);
-  } catch (const DeviceError& error) {
-    session.abort(error.what(), run_failed);
-  } catch (const CommunicationError& error) {
-    session.abort(error.what(), run_failed);
+  } catch (const AgreedError&) {
+    const Failure failure = line.failure();
+    if (world.rank() == 0) complain(failure.message);
+    return session.returns(failure.status);
   } catch (...) {
-    session.abort(message_of_exception(), 1);
+    const Failure failure = line.failure();
+    session.abort(failure.message, failure.status);
   }
 }
 
@@ -164,15 +143,10 @@ int run_on_threads(const CommandWords& line, const Program& program) {
     if (const auto verb = read(line, safe, answer)) return run_all(line, *verb);
     fmt::print("{}", answer);
     return 0;
-  } catch (const RunFailed& error) {
-    complain(error.what());
-    return run_failed;
-  } catch (const Error& error) {
-    complain(line.with_place(error.what()));
-    return user_error;
   } catch (...) {
-    complain(message_of_exception());
-    return EXIT_FAILURE;
+    const Failure failure = line.failure();
+    complain(failure.message);
+    return failure.status;
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include "partita/device/memory.hpp"
 #include "src/comm/device/rendezvous.hpp"
-#include "src/comm/textbook/blocks.hpp"
+#include "src/comm/textbook.hpp"
 
 #include <algorithm>
 #include <array>
@@ -122,7 +122,7 @@ class DeviceThreads : public Communicator {
 
   Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream stream) override {
     me_->device.wait(me_->stream, me_->device.record(stream));
-    const auto all = textbook::buffer_of(data, count, dtype);
+    const auto all = buffer_of(data, count, dtype);
     if (size() == 1) return enqueued(stream);
     const std::size_t most = room_for(1);
     for (std::size_t first = 0; first < all.size(); first += most)
@@ -132,7 +132,7 @@ class DeviceThreads : public Communicator {
 
   Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype, Stream stream) override {
     me_->device.wait(me_->stream, me_->device.record(stream));
-    const auto out = textbook::blocks(all, counts, dtype);
+    const auto out = blocks_of(all, counts, dtype);
     const auto mine = out[rank()];
     copy(local, mine.data(), mine.size());
     swap_all([&](int) { return mine; }, [&](int from) { return out[from]; });
@@ -142,8 +142,8 @@ class DeviceThreads : public Communicator {
   Request reduce_scatter(const void* all, void* local, std::span<const Index> counts, DType dtype,
                          Stream stream) override {
     me_->device.wait(me_->stream, me_->device.record(stream));
-    const auto from = textbook::blocks(all, counts, dtype);
-    const auto to = textbook::buffer_of(local, counts[rank()], dtype);
+    const auto from = blocks_of(all, counts, dtype);
+    const auto to = buffer_of(local, counts[rank()], dtype);
     const auto longest = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()) * size_of(dtype));
     if (size() == 1) {
       copy(all, local, to.size());
@@ -170,8 +170,8 @@ class DeviceThreads : public Communicator {
   Request all_to_all(const void* send, std::span<const Index> send_counts, void* recv,
                      std::span<const Index> recv_counts, DType dtype, Stream stream) override {
     me_->device.wait(me_->stream, me_->device.record(stream));
-    const auto out = textbook::blocks(send, send_counts, dtype);
-    const auto in = textbook::blocks(recv, recv_counts, dtype);
+    const auto out = blocks_of(send, send_counts, dtype);
+    const auto in = blocks_of(recv, recv_counts, dtype);
     copy(out[rank()].data(), in[rank()].data(), out[rank()].size());
     swap_all([&](int to) { return out[to]; }, [&](int from) { return in[from]; });
     return enqueued(stream);
@@ -179,9 +179,7 @@ class DeviceThreads : public Communicator {
 
   std::shared_ptr<Communicator> split(int color, int key) override {
     auto part = threads_->split(color, key);
-    std::vector<std::int32_t> members(static_cast<std::size_t>(part->size()));
-    const std::int32_t mine = me_->rank;
-    part->all_gather(&mine, members.data(), std::vector<Index>(members.size(), 1), DType::i32, {}).wait();
+    const std::vector<double> members = gather_numbers(*part, me_->rank);
     auto id = id_;
     id.insert(id.end(), {splits_++, color});
     return std::make_shared<DeviceThreads>(me_, std::move(part), std::move(id),
@@ -269,29 +267,16 @@ class DeviceThreads : public Communicator {
     copy(parts(0).data(), to.data(), to.size());
   }
 
-  /// The recursive doubling of textbook::all_reduce, which combines in the same order.
+  /// As textbook::all_reduce, so that the sums have the same bits.
   void reduce_by_doubling(std::span<std::byte> mine, DType dtype, ReduceOp op) {
-    const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(size())));
     const auto swap = [&](int peer, std::span<const std::byte> out, std::span<std::byte> in) {
       const Send send{peer, out};
       const Recv recv{peer, in};
       exchange({&send, 1}, {&recv, 1}, me_->stream).wait(me_->stream);
     };
-    if (rank() >= core) {
-      swap(rank() - core, mine, {});
-      return swap(rank() - core, {}, mine);
-    }
-    const std::span<std::byte> other(me_->room.data(), mine.size());
-    const bool doubled = rank() + core < size();
-    if (doubled) {
-      swap(rank() + core, {}, other);
-      combine(other.data(), mine, dtype, op);
-    }
-    for (int bit = 1; bit < core; bit *= 2) {
-      swap(rank() ^ bit, mine, other);
-      combine(other.data(), mine, dtype, op);
-    }
-    if (doubled) swap(rank() + core, mine, {});
+    textbook::reduce_by_doubling(
+        rank(), size(), mine, {me_->room.data(), mine.size()}, swap,
+        [&](std::span<std::byte> to, std::span<const std::byte> from) { combine(from.data(), to, dtype, op); });
   }
 
   std::shared_ptr<DeviceRank> me_;

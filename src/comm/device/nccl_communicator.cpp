@@ -1,9 +1,9 @@
 #include "src/comm/device/nccl_communicator.hpp"
 
+#include "src/comm/blocks.hpp"
 #include "src/comm/device/nccl_watch.hpp"
 #include "src/comm/job/patience.hpp"
 #include "src/comm/job/watchdog.hpp"
-#include "src/comm/textbook/blocks.hpp"
 #include "src/device/capture.hpp"
 
 #include <algorithm>
@@ -124,8 +124,8 @@ class NcclCommunicator final : public Communicator {
 
   Request all_to_all(const void* send_data, std::span<const Index> send_counts, void* recv_data,
                      std::span<const Index> recv_counts, DType dtype, Stream stream) override {
-    const auto out = textbook::blocks(send_data, send_counts, dtype);
-    const auto in = textbook::blocks(recv_data, recv_counts, dtype);
+    const auto out = blocks_of(send_data, send_counts, dtype);
+    const auto in = blocks_of(recv_data, recv_counts, dtype);
     return grouped(stream, [&] {
       if (const auto own = out[rank()]; !own.empty())
         me_->device.copy(own.data(), in[rank()].data(), own.size(), me_->stream);
@@ -169,7 +169,7 @@ class NcclCommunicator final : public Communicator {
   /// Calls visit(rank, block, elements) for each rank's block that is not empty.
   template <class Visit>
   void each_block(void* all, std::span<const Index> counts, DType dtype, Visit&& visit) const {
-    const auto blocks = textbook::blocks(all, counts, dtype);
+    const auto blocks = blocks_of(all, counts, dtype);
     for (int r = 0; r < size(); ++r)
       if (const Index count = counts[r]; count > 0) visit(r, blocks[r].data(), count);
   }

@@ -110,7 +110,7 @@ void make_robust(pthread_mutex_t& mutex) {
 /// Runs the witness process from its start to its end. It uses only functions that are safe after a fork. The witness
 /// keeps the files of its rank open. The launcher notices a death when these files close, so it notices only after the
 /// witness has printed its message.
-void Witness::watch(Shared& rank, pid_t process, const Launcher& launcher, int launcher_error) {
+void Witness::watch(Shared& rank, pid_t process, const MpiLauncher& launcher, int launcher_error) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
   setpgid(0, 0);  // a signal that kills the rank's process group must not kill the witness
   const bool died = pthread_mutex_lock(&rank.alive) == EOWNERDEAD;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/comm/job/launcher.hpp"
+#include "src/comm/job/mpi_launcher.hpp"
 
 #include <sys/types.h>
 
@@ -37,9 +37,9 @@ class Witness {
 
  private:
   struct Shared;
-  [[noreturn]] static void watch(Shared& rank, pid_t process, const Launcher& launcher, int launcher_error);
+  [[noreturn]] static void watch(Shared& rank, pid_t process, const MpiLauncher& launcher, int launcher_error);
 
-  Launcher launcher_;
+  MpiLauncher launcher_;
   Shared* shared_ = nullptr;  // memory that the rank and the witness share
   pid_t child_ = -1;
 };

@@ -1,11 +1,10 @@
 #pragma once
 
+#include "partita/base/error.hpp"
 #include "src/comm/backoff.hpp"
+#include "src/comm/blocks.hpp"
 #include "src/comm/job/watchdog.hpp"
 #include "src/comm/shared_memory/shared_memory.hpp"
-
-#include "partita/base/error.hpp"
-#include "src/comm/textbook/textbook.hpp"
 #include "src/system/host.hpp"
 
 #include <mpi.h>
@@ -61,7 +60,7 @@ struct Node {
 
 template <DType dtype, ReduceOp op>
 void combine(void* in, void* inout, int* count, MPI_Datatype*) {
-  textbook::combine(inout, in, *count, dtype, op);
+  combine(inout, in, *count, dtype, op);
 }
 
 /// Returns false if the environment variable PARTITA_SHARED_MEMORY is "off".

@@ -1,9 +1,8 @@
 #pragma once
 
+#include "src/comm/blocks.hpp"
 #include "src/comm/shared_memory/shared_operation.hpp"
 #include "src/comm/shared_memory/streaming.hpp"
-
-#include "src/comm/textbook/textbook.hpp"
 
 #include <algorithm>
 #include <array>
@@ -132,7 +131,7 @@ class SharedCollective final : public SharedOperation {
     const int first = rank_ > 1 ? 0 : rank_;  // a + b = b + a, so the first two ranks begin with their own
     if (!in_place) copy(to, first == rank_ ? own : from_rank(first), count);
     for (int r = 0; r < ranks(); ++r)
-      if (r != first) textbook::combine(to, r == rank_ ? own : from_rank(r), count, dtype_, op_);
+      if (r != first) combine(to, r == rank_ ? own : from_rank(r), count, dtype_, op_);
   }
   /// As above, in place: a small buffer holds the sum while this rank's elements wait for their turn.
   template <class FromRank>
@@ -143,7 +142,7 @@ class SharedCollective final : public SharedOperation {
       const Index now = std::min(room, count - at), offset = at * element();
       const auto of = [&](int r) { return (r == rank_ ? to : from_rank(r)) + offset; };
       copy(sum.data(), of(0), now);
-      for (int r = 1; r < ranks(); ++r) textbook::combine(sum.data(), of(r), now, dtype_, op_);
+      for (int r = 1; r < ranks(); ++r) combine(sum.data(), of(r), now, dtype_, op_);
       copy(to + offset, sum.data(), now);
     }
   }

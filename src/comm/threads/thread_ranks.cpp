@@ -126,9 +126,7 @@ class ThreadRanks : public Communicator {
 
   std::shared_ptr<Communicator> split(int color, int key) override {
     auto part = threads_->split(color, key);
-    const auto mine = static_cast<std::int32_t>((*members_)[rank()]);
-    std::vector<std::int32_t> members(static_cast<std::size_t>(part->size()));
-    part->all_gather(&mine, members.data(), std::vector<Index>(members.size(), 1), DType::i32, {}).wait();
+    const std::vector<double> members = gather_numbers(*part, (*members_)[rank()]);
     return std::make_shared<ThreadRanks>(me_, std::move(part), std::vector<int>(members.begin(), members.end()));
   }
 

@@ -2,7 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "src/comm/job/peer_failed.hpp"
-#include "src/comm/textbook/textbook.hpp"
+#include "src/comm/textbook.hpp"
 #include "src/comm/threads/meanwhile.hpp"
 
 #include <algorithm>

@@ -3,17 +3,16 @@
 #include "partita/base/error.hpp"
 #include "src/system/open_locked.hpp"
 #include "src/system/seekable.hpp"
+#include "src/train/checkpoint/logical_order.hpp"
+#include "src/train/files/hdf5.hpp"
+#include "src/train/files/long_work.hpp"
+#include "src/train/files/output_file.hpp"
 
 #include <algorithm>
 #include <array>
 #include <future>
 #include <optional>
 #include <set>
-
-#include "src/train/checkpoint/logical_order.hpp"
-#include "src/train/files/hdf5.hpp"
-#include "src/train/files/long_work.hpp"
-#include "src/train/files/output_file.hpp"
 
 namespace partita {
 

@@ -1,4 +1,5 @@
 #include "partita/train/data/augment.hpp"
+
 #include "partita/base/philox.hpp"
 
 #include <algorithm>

@@ -35,17 +35,19 @@ Tensor LayerRunner::allocate(const Box& box, std::string_view names) const {
 /// KernelCall::fused, of the layer or of the activation.
 bool LayerRunner::fused(std::size_t i) const {
   const LayerPlan& layer = layers_[i];
-  const LayerPlan& first = layer.follows ? layers_[layer.inputs.front()] : layer;
-  switch (first.takes()) {
-    case TakesActivation::no: return false;
-    case TakesActivation::where_fused: return !keep_ && rank_.backend.fuses(*first.then);
+  const LayerPlan& first = layer.fusible ? layers_[layer.inputs.front()] : layer;
+  switch (first.activation_fusion()) {
+    case ActivationFusion::no: return false;
+    case ActivationFusion::where_fused: return !keep_ && rank_.backend.fuses(*first.next_activation);
     default: return !keep_;
   }
 }
 
 /// True if the gradients of the layer's inputs are dy itself: of an addition, or of an activation whose gradient the
 /// layer before it takes along.
-bool LayerRunner::hands_on(std::size_t i) const { return layers_[i].hands_on && (!layers_[i].follows || fused(i)); }
+bool LayerRunner::forwards_gradient(std::size_t i) const {
+  return layers_[i].forwards_gradient && (!layers_[i].fusible || fused(i));
+}
 
 KernelCall LayerRunner::call(std::size_t i, Microbatch& m, const LayerState& state) const {
   const auto& weights = context_.parameters.layer(i);
@@ -153,7 +155,7 @@ void LayerRunner::run_backward_filter(std::size_t i, Microbatch& m, LayerState& 
 
 void LayerRunner::run_backward_data(std::size_t i, Microbatch& m, const LayerState& state) const {
   const LayerPlan& layer = layers_[i];
-  if (hands_on(i)) return m.work.dx.assign(layer.inputs.size(), m.dy[i]);
+  if (forwards_gradient(i)) return m.work.dx.assign(layer.inputs.size(), m.dy[i]);
   for (std::size_t j = 0; j < layer.inputs.size(); ++j)
     m.work.dx.push_back(allocate(boxes_[i].dx[j], layer->input_shapes[j].names()));
   const Timed timed(Profile::Part::compute);

@@ -85,7 +85,7 @@ class LayerRunner {
 
  private:
   bool fused(std::size_t i) const;
-  bool hands_on(std::size_t i) const;
+  bool forwards_gradient(std::size_t i) const;
   KernelCall call(std::size_t i, Microbatch& m, const LayerState& state) const;
   Tensor allocate(const Box& box, std::string_view names) const;
   Tensor convert_layout(std::size_t i, std::string_view role, const Tensor& from, const LayerPlan::Steps& steps) const;

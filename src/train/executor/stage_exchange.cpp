@@ -68,7 +68,7 @@ void StageExchange::finish_gradients(Microbatch& m) {
   for (auto& [layer, tensor, exchange] : m.arriving_gradients) {
     exchange.finish();
     Tensor& sum = m.gradients[layer];
-    if (sum) add(sum, tensor, stream_);  // somebody else may hold `sum` (LayerRunner::hands_on)
+    if (sum) add(sum, tensor, stream_);  // somebody else may hold `sum` (LayerRunner::forwards_gradient)
     sum = tensor;
   }
   m.arriving_gradients.clear();

@@ -146,12 +146,12 @@ void WeightUpdate::clear_statistics(int layer) {
   each_statistic(layer, [&](const Tensor& w) { w.zero(stream_); });
 }
 
-void WeightUpdate::step(int group, Moment moment) {
+void WeightUpdate::step(int group, StepRate at) {
   const Timed timed(Profile::Part::compute);
   bool gathers = false;
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     if (group_of(plan_.buckets[b]) != group) continue;
-    apply_bucket(b, moment);
+    apply_bucket(b, at);
     if (!plan_.sharded_optimizer) continue;
     gather(b);
     gathers = gathers || plan_.buckets[b].axes != 0;
@@ -189,12 +189,12 @@ std::vector<WeightPiece> WeightUpdate::pieces(std::size_t b) const {
 
 /// Returns the squares of |w| and |direction| of each weight, summed over all ranks that hold parts of w; no tensor if
 /// the method needs none.
-Tensor WeightUpdate::norms(std::size_t b, Moment moment, std::span<const WeightPiece> pieces) {
+Tensor WeightUpdate::norms(std::size_t b, StepRate at, std::span<const WeightPiece> pieces) {
   const auto& optimizer = plan_.workload.optimizer;
   if (!optimizer.needs_norms()) return {};
   const Box box(Shape{{'N', static_cast<Index>(pieces.size())}, {'C', 2}});
   const Tensor squares = parameters_.bucket(b).w.beside(DType::f64, "NC", box, MemoryClass::workspace);
-  backend_.update_norms(optimizer, moment, pieces, squares, stream_);
+  backend_.update_norms(optimizer, at, pieces, squares, stream_);
   if (const AxisSet axes = plan_.norm_axes(plan_.buckets[b]); axes != 0) {
     label(plan_.buckets[b], "norms");
     grid_.along(axes).all_reduce(squares.data(), squares.volume(), DType::f64, ReduceOp::sum, stream_).wait(stream_);
@@ -202,9 +202,9 @@ Tensor WeightUpdate::norms(std::size_t b, Moment moment, std::span<const WeightP
   return squares;
 }
 
-void WeightUpdate::apply_bucket(std::size_t b, Moment moment) {
+void WeightUpdate::apply_bucket(std::size_t b, StepRate at) {
   const auto pieces = this->pieces(b);
-  backend_.update(plan_.workload.optimizer, moment, pieces, norms(b, moment, pieces), stream_);
+  backend_.update(plan_.workload.optimizer, at, pieces, norms(b, at, pieces), stream_);
   sums_[b] = {};
 }
 

@@ -60,18 +60,18 @@ class WeightUpdate {
   /// Frees what keep_statistics() kept.
   void drop_statistics() { statistics_.clear(); }
   /// Updates every weight of a group of layers.
-  void step(int group, Moment moment);
+  void step(int group, StepRate at);
 
  private:
   void start_bucket(std::size_t b);
-  void apply_bucket(std::size_t b, Moment moment);
+  void apply_bucket(std::size_t b, StepRate at);
   void gather(std::size_t b);
   void label(const Bucket& bucket, const char* role);
   template <class Visit>
   void each_statistic(int layer, Visit&& visit);
   int group_of(const Bucket& bucket) const { return plan_.layers[bucket.last()].group; }
   std::vector<WeightPiece> pieces(std::size_t b) const;
-  Tensor norms(std::size_t b, Moment moment, std::span<const WeightPiece> pieces);
+  Tensor norms(std::size_t b, StepRate at, std::span<const WeightPiece> pieces);
 
   const Plan& plan_;
   Backend& backend_;

@@ -1,8 +1,7 @@
 #include "partita/train/kernels/custom_layer.hpp"
 
-#include "src/train/kernels/kernels.hpp"
-
 #include "partita/base/error.hpp"
+#include "src/train/kernels/kernels.hpp"
 
 #include <optional>
 

@@ -15,7 +15,7 @@ class LinearKernel final : public Kernel {
   LinearKernel(const LayerPlan& layer, int rank)
       : activation_(static_cast<const LinearOperator&>(*layer.op).linear().activation),
         adds_bias_(layer->weights.size() > 1 && is_first(layer->at.y, rank)),
-        then_(layer.then) {
+        next_activation_(layer.next_activation) {
     for (const auto& product : layer->at.products) products_.emplace_back(product, rank);
   }
 
@@ -25,10 +25,10 @@ class LinearKernel final : public Kernel {
     const bool in_place = !activation_ || activation_->differentiates_value();
     const Tensor z = in_place ? y : y.like(y.box(), Fill::none);
     // If several ranks hold parts of one sum, the first of them adds the bias.
-    Epilogue then(adds_bias_ ? call.w[1] : Tensor(), call.fused ? then_ : std::nullopt);
-    if (in_place && activation_) then.activation = activation_;
+    Epilogue epilogue(adds_bias_ ? call.w[1] : Tensor(), call.fused ? next_activation_ : std::nullopt);
+    if (in_place && activation_) epilogue.activation = activation_;
     call.label(roles[of_y]);
-    products_[of_y].run(call.rank.backend, call.grid, x[0], call.w[0], z, then, call.rank.stream);
+    products_[of_y].run(call.rank.backend, call.grid, x[0], call.w[0], z, epilogue, call.rank.stream);
     if (!activation_) return;
     if (!in_place) call.rank.backend.activation_forward(*activation_, z, y, call.rank.stream);
     kept.of_derivative = z;
@@ -66,7 +66,7 @@ class LinearKernel final : public Kernel {
 
   std::optional<Activation> activation_;
   bool adds_bias_;
-  std::optional<Activation> then_;
+  std::optional<Activation> next_activation_;
   std::vector<Product> products_;
 };
 

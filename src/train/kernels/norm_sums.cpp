@@ -4,14 +4,10 @@
 
 namespace partita {
 
-namespace {
-
 void sum_over(Communicator* ranks, const Tensor& numbers, Stream stream) {
   if (ranks != nullptr && ranks->size() > 1 && numbers.volume() > 0)
     ranks->all_reduce(numbers.data(), numbers.volume(), numbers.dtype(), ReduceOp::sum, stream).wait(stream);
 }
-
-}  // namespace
 
 Tensor norm_statistics(Backend& backend, Communicator* ranks, const Tensor& x, Index parts, Index groups, Index count,
                        double epsilon, const RunningStatistics& running, Stream stream) {
@@ -29,12 +25,23 @@ Tensor norm_statistics(Backend& backend, Communicator* ranks, const Tensor& x, I
   return statistics;
 }
 
-Tensor norm_gradient_sums(Backend& backend, Communicator* ranks, const Tensor& statistics, const Tensor& x,
-                          const MaskedGradient& dy, Stream stream) {
+NormGradientSums norm_gradient_sums(Backend& backend, Communicator* ranks, const Tensor& statistics, const Tensor& x,
+                                    const MaskedGradient& dy, Stream stream) {
   const Tensor sums = norm_numbers(x, 2, 1, x.extent('C'), MemoryClass::activations);
   backend.channel_gradient_sums(x, dy, statistics, sums, stream);
   sum_over(ranks, sums, stream);
-  return sums;
+  return {sums, sums};
+}
+
+NormGradientSums group_gradient_sums(Backend& backend, Communicator* ranks, const Tensor& statistics, const Tensor& x,
+                                     const MaskedGradient& dy, const Tensor& scale, Index parts, Index groups,
+                                     Stream stream) {
+  const Tensor sums = norm_numbers(x, 2, parts, x.extent('C'), MemoryClass::activations);
+  const Tensor grouped = norm_numbers(x, 2, parts, groups, MemoryClass::activations);
+  backend.channel_gradient_sums(x, dy, statistics, sums, stream);
+  backend.group_channels(sums, scale, grouped, stream);
+  sum_over(ranks, grouped, stream);
+  return {sums, grouped};
 }
 
 }  // namespace partita

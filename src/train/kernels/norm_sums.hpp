@@ -22,9 +22,23 @@ namespace partita {
 Tensor norm_statistics(Backend& backend, Communicator* ranks, const Tensor& x, Index parts, Index groups, Index count,
                        double epsilon, const RunningStatistics& running, Stream stream);
 
-/// Returns the two sums of the backward pass of batch normalization (Backend::channel_gradient_sums), summed over
-/// `ranks`: the gradients of shift and of scale. Collective: every rank of `ranks` calls it.
-Tensor norm_gradient_sums(Backend& backend, Communicator* ranks, const Tensor& statistics, const Tensor& x,
-                          const MaskedGradient& dy, Stream stream);
+/// The two sums of the backward pass (Backend::channel_gradient_sums), from which the gradients of shift and scale
+/// come, and those from which dx comes.
+struct NormGradientSums {
+  Tensor of_weights, of_dx;
+};
+
+/// Batch normalization has one pair of sums for both, over `ranks`. Collective: every rank of `ranks` calls it.
+NormGradientSums norm_gradient_sums(Backend& backend, Communicator* ranks, const Tensor& statistics, const Tensor& x,
+                                    const MaskedGradient& dy, Stream stream);
+
+/// Group normalization has sums of this rank for each of `parts` parts, and sums over `ranks` for each of their
+/// `groups` groups, which have the scale in them. Collective: every rank of `ranks` calls it.
+NormGradientSums group_gradient_sums(Backend& backend, Communicator* ranks, const Tensor& statistics, const Tensor& x,
+                                     const MaskedGradient& dy, const Tensor& scale, Index parts, Index groups,
+                                     Stream stream);
+
+/// Adds numbers of `ranks`; a null pointer stands for this rank alone. Collective: every rank of `ranks` calls it.
+void sum_over(Communicator* ranks, const Tensor& numbers, Stream stream);
 
 }  // namespace partita

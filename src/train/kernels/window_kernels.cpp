@@ -23,7 +23,7 @@ class ConvKernel : public Kernel {
         y_(layer->at.y.owned(rank)),
         adds_bias_(layer->weights.size() > 1 && is_first(layer->at.y, rank)),
         needs_dx_(layer->needs_dx[0]),
-        then_(layer.then) {}
+        next_activation_(layer.next_activation) {}
 
   std::vector<ConvProblem> problems(bool training, bool ahead, bool fused) const override {
     const auto all = all_problems(ahead, fused);  // forward, backward-data, backward-filter
@@ -36,8 +36,8 @@ class ConvKernel : public Kernel {
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     call.label("halo x");
-    const Epilogue then{adds_bias_ ? call.w[1] : Tensor(), call.fused ? then_ : std::nullopt};
-    conv_.forward(call.rank, x[0], call.w[0], then, y, state<State>(call).extended);
+    const Epilogue epilogue{adds_bias_ ? call.w[1] : Tensor(), call.fused ? next_activation_ : std::nullopt};
+    conv_.forward(call.rank, x[0], call.w[0], epilogue, y, state<State>(call).extended);
   }
 
   void start_backward(const KernelCall& call, const Tensor& dy) const override {
@@ -67,7 +67,7 @@ class ConvKernel : public Kernel {
       return conv_.problems(x_, w_, y_);
     else {
       auto all = conv_.problems(x_, w_, y_, adds_bias_, ahead);
-      if (fused) all.front().apply(then_);
+      if (fused) all.front().apply(next_activation_);
       return all;
     }
   }
@@ -75,7 +75,7 @@ class ConvKernel : public Kernel {
   Spatial conv_;
   Box x_, w_, y_;
   bool adds_bias_, needs_dx_;
-  std::optional<Activation> then_;
+  std::optional<Activation> next_activation_;
 };
 
 /// y[N@a C@b H@c] = pool(x[N@a C@b H@c])

@@ -1,5 +1,4 @@
 #include "src/train/measure/layer_times.hpp"
-#include "strategies/cost/local_work.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
@@ -9,6 +8,7 @@
 #include "src/train/executor/executor.hpp"
 #include "src/train/kernels/kernel_choice.hpp"
 #include "src/train/measure/summaries.hpp"
+#include "strategies/cost/local_work.hpp"
 #include "strategies/cost/representatives.hpp"
 
 #include <algorithm>
@@ -71,8 +71,8 @@ Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool
     apart.stage_of_group.push_back(plan.stage_running(layers[i].group));
     apart.layers[i].group = static_cast<int>(i);
     apart.layers[i].recompute = false;
-    if (apart.layers[i].follows && !apart.layers[i].taken_along) apart.layers[i].follows = false;
-    if (apart.layers[i].takes() == TakesActivation::where_fused) apart.layers[i].then.reset();
+    if (apart.layers[i].fusible && !apart.layers[i].computed_by_producer) apart.layers[i].fusible = false;
+    if (apart.layers[i].activation_fusion() == ActivationFusion::where_fused) apart.layers[i].next_activation.reset();
     for (auto& boundary : apart.layers[i].sends_to_stages) boundary.group = first_reader(i, boundary.group);
   }
   apart.schedule = with_communication(schedule, graph_of(apart), plan.workload.training);
@@ -266,32 +266,18 @@ bool lacks(const KernelTimes& known, const MeasuredPart& part) {
   return std::any_of(work.begin(), work.end(), [&](const std::string& each) { return !known.has(each, part.loop()); });
 }
 
-/// Returns rank 0's text on every rank. It is sent as 32-bit integers, four characters each.
-std::string broadcast_text(std::string text, Communicator& world) {
-  constexpr std::size_t letters = sizeof(std::int32_t);
-  auto size = static_cast<double>(text.size());
-  world.broadcast(&size, 1, DType::f64, 0, {}).wait();
-  std::vector<std::int32_t> packed((static_cast<std::size_t>(size) + letters - 1) / letters);
-  if (world.rank() == 0) std::copy(text.begin(), text.end(), reinterpret_cast<char*>(packed.data()));
-  world.broadcast(packed.data(), static_cast<Index>(packed.size()), DType::i32, 0, {}).wait();
-  return {reinterpret_cast<const char*>(packed.data()), static_cast<std::size_t>(size)};
-}
-
 /// Returns every rank's text on rank 0, and an empty vector on the others.
 std::vector<std::string> gather_texts(const std::string& mine, Communicator& world) {
-  const auto ranks = static_cast<std::size_t>(world.size());
-  std::vector<double> sizes(ranks);
-  const auto size = static_cast<double>(mine.size());
-  world.all_gather(&size, sizes.data(), std::vector<Index>(ranks, 1), DType::f64, {}).wait();
+  const std::vector<double> sizes = gather_numbers(world, static_cast<double>(mine.size()));
   if (world.rank() > 0) {
     const Send send{0, std::as_bytes(std::span(mine))};
     world.exchange({&send, 1}, {}, {}).wait();
     return {};
   }
   std::vector<std::string> all{mine};
-  for (std::size_t rank = 1; rank < ranks; ++rank) all.emplace_back(static_cast<std::size_t>(sizes[rank]), ' ');
+  for (std::size_t rank = 1; rank < sizes.size(); ++rank) all.emplace_back(static_cast<std::size_t>(sizes[rank]), ' ');
   std::vector<Recv> recvs;
-  for (std::size_t rank = 1; rank < ranks; ++rank)
+  for (std::size_t rank = 1; rank < sizes.size(); ++rank)
     recvs.push_back({static_cast<int>(rank), std::as_writable_bytes(std::span(all[rank]))});
   world.exchange({}, recvs, {}).wait();
   return all;
@@ -330,7 +316,7 @@ std::string place_of_times(const MeasureOptions& options) {
 
 KernelTimes broadcast_times(const KernelTimes& times, Communicator& world) {
   const bool first = world.rank() == 0;
-  KernelTimes all = KernelTimes::parse(broadcast_text(first ? times.print() : "", world), "rank 0's times");
+  KernelTimes all = KernelTimes::parse(agree(world, first ? times.print() : ""), "rank 0's times");
   all.use(times.backend());
   return all;
 }

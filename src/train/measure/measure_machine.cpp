@@ -1,10 +1,9 @@
 #include "src/train/measure/measure_machine.hpp"
 
 #include "partita/base/philox.hpp"
+#include "src/system/host.hpp"
 #include "src/train/measure/kernel_rates.hpp"
 #include "src/train/measure/summaries.hpp"
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -108,11 +107,7 @@ double time_collective(const Place& place, Communicator& group, bool whole, Verb
 
 /// Returns the number of ranks per node if every node holds equally many consecutive ranks, else 1.
 int ranks_a_node(Communicator& world) {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  std::vector<double> hashes(static_cast<std::size_t>(world.size()));
-  const auto mine = static_cast<double>(hash_text(name.data()) >> 12U);
-  world.all_gather(&mine, hashes.data(), std::vector<Index>(hashes.size(), 1), DType::f64, {}).wait();
+  const std::vector<double> hashes = gather_numbers(world, static_cast<double>(hash_text(host_name()) >> 12U));
   std::size_t count = 1;
   while (count < hashes.size() && hashes[count] == hashes[0]) ++count;
   if (hashes.size() % count != 0) return 1;

@@ -1,8 +1,8 @@
 #include "src/train/measure/timed_steps.hpp"
-#include "partita/strategies/plan/memory.hpp"
-#include "partita/tensor/dist_tensor.hpp"
 
 #include "partita/base/philox.hpp"
+#include "partita/strategies/plan/memory.hpp"
+#include "partita/tensor/dist_tensor.hpp"
 #include "partita/train/trainer/trainer.hpp"
 #include "src/system/clock.hpp"
 #include "src/train/measure/summaries.hpp"

@@ -4,11 +4,9 @@
 #include "partita/base/philox.hpp"
 #include "src/comm/device/device_threads.hpp"
 #include "src/comm/device/nccl.hpp"
-
-#include <unistd.h>
+#include "src/system/host.hpp"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 namespace partita {
@@ -17,13 +15,9 @@ namespace {
 
 /// Returns a number of each rank for its host and a text. Collective.
 std::vector<double> gather_names(Communicator& world, std::string_view text) {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  const auto mine = static_cast<double>(hash_text(fmt::format("{} {}", host.data(), text)) >> 12U);  // 52 bits
-  std::vector<double> all(static_cast<std::size_t>(world.size()));
-  const std::vector<Index> counts(all.size(), 1);
-  world.all_gather(&mine, all.data(), counts, DType::f64, {}).wait();
-  return all;
+  constexpr unsigned beyond_52_bits = 12;
+  return gather_numbers(world,
+                        static_cast<double>(hash_text(fmt::format("{} {}", host_name(), text)) >> beyond_52_bits));
 }
 
 /// Returns a number of each rank for its card. Collective.

@@ -1,9 +1,8 @@
 // The V-shaped zero-bubble schedule, arranged by the times of its actions. Whenever a stage is free, it starts an
 // action that can begin: backward-data before forwards, the upper group before the lower. Backward-filters run if
 // nothing else can.
-#include "strategies/schedule/generators/generate.hpp"
-
 #include "partita/base/error.hpp"
+#include "strategies/schedule/generators/generate.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,9 +1,8 @@
 // Zero-bubble schedules arranged by the times of their actions within a memory limit. Each round has one backward-data
 // per stage, from the last stage to the first, then one forward per stage, from the first to the last. Backward-filters
 // that fit before one of these run before it. After the heuristic of Qi et al. 2023, section 3.1.
-#include "strategies/schedule/generators/generate.hpp"
-
 #include "partita/base/error.hpp"
+#include "strategies/schedule/generators/generate.hpp"
 
 #include <algorithm>
 #include <cmath>

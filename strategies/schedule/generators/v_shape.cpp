@@ -1,7 +1,6 @@
 // Schedules whose groups go down the stages and up again, two per stage.
-#include "strategies/schedule/generators/generate.hpp"
-
 #include "partita/base/error.hpp"
+#include "strategies/schedule/generators/generate.hpp"
 
 #include <algorithm>
 #include <array>

@@ -26,7 +26,7 @@ struct PlainKernel {
 
   /// A kernel's launch and its operations, or its bytes if these take longer.
   double seconds(const LayerPlan& layer, int rank, bool backward) const {
-    if (backward ? layer.hands_on : layer.taken_along) return 0;
+    if (backward ? layer.forwards_gradient : layer.computed_by_producer) return 0;
     double x = 0, w = 0, y = volume(layer->at.y, rank);
     for (const auto& each : layer->at.x) x += volume(each, rank);
     for (const auto& each : layer->at.w) w += volume(each, rank);
@@ -34,7 +34,7 @@ struct PlainKernel {
       // read x, then read x and write y; read x and dy, then read x and dy and write dx
       x *= backward ? 3 : 2;
       y *= backward ? 2 : 1;
-      if (backward && layer.then) y *= 2;  // and y, to see where ReLU passed dy
+      if (backward && layer.next_activation) y *= 2;  // and y, to see where ReLU passed dy
     } else if (dynamic_cast<const ActivationOperator*>(layer.op.get()) != nullptr && backward) {
       y *= 2;  // dy, and y or the x that it was computed from
     }

@@ -28,8 +28,8 @@ class Apart final : public Operator {
   bool overwrites_input() const override { return of_->overwrites_input(); }
   bool output_may_be_overwritten() const override { return of_->output_may_be_overwritten(); }
   std::optional<Activation> activation() const override { return of_->activation(); }
-  TakesActivation takes_activation(const Activation& f) const override { return of_->takes_activation(f); }
-  bool hands_on_gradient() const override { return of_->hands_on_gradient(); }
+  ActivationFusion activation_fusion(const Activation& f) const override { return of_->activation_fusion(f); }
+  bool forwards_gradient() const override { return of_->forwards_gradient(); }
   HaloOverlap halo_overlap() const override { return of_->halo_overlap(); }
   bool computes_dw_separately() const override { return of_->computes_dw_separately(); }
   MemoryPasses memory_passes(bool training) const override { return of_->memory_passes(training); }

@@ -24,12 +24,12 @@ struct Example {
 std::string how(const Plan& plan, std::string_view name = "f") {
   const LayerPlan& layer = plan.layer(name);
   const LayerPlan& before = plan.layers[layer.inputs.front()];
-  EXPECT_EQ(before.then.has_value(), layer.follows);
-  if (layer.follows) {
-    EXPECT_EQ(partita::name(before.then->kind), layer.op->kind());
+  EXPECT_EQ(before.next_activation.has_value(), layer.fusible);
+  if (layer.fusible) {
+    EXPECT_EQ(partita::name(before.next_activation->kind), layer.op->kind());
   }
-  EXPECT_LE(layer.follows, layer.in_place);
-  return layer.follows ? "follows" : layer.in_place ? "in place" : "apart";
+  EXPECT_LE(layer.fusible, layer.in_place);
+  return layer.fusible ? "follows" : layer.in_place ? "in place" : "apart";
 }
 
 TEST(InPlace, AnActivationFollowsAConvolutionOrAProduct) {
@@ -44,10 +44,10 @@ TEST(InPlace, ANormalizationTakesReluAlongInBothPasses) {
     const Value norm = groups ? a.model.group_norm("norm", a.conv, {.groups = 3}) : a.model.batch_norm("norm", a.conv);
     const Plan plan = a.plan(a.model.relu("f", norm));
     EXPECT_EQ(how(plan), "follows");
-    EXPECT_EQ(plan.layer("norm").takes(), TakesActivation::both);
+    EXPECT_EQ(plan.layer("norm").activation_fusion(), ActivationFusion::both);
     EXPECT_TRUE(plan.layer("norm").keeps().y);
-    EXPECT_TRUE(plan.layer("f").taken_along);
-    EXPECT_TRUE(plan.layer("f").hands_on);
+    EXPECT_TRUE(plan.layer("f").computed_by_producer);
+    EXPECT_TRUE(plan.layer("f").forwards_gradient);
   }
 }
 
@@ -58,10 +58,10 @@ TEST(InPlace, AnAdditionTakesReluAlongInItsForward) {
   const Plan plan = a.plan(a.model.relu("f", a.model.add("sum", other, third)));
   EXPECT_EQ(how(plan), "follows");
   EXPECT_TRUE(plan.layer("sum").in_place);
-  EXPECT_TRUE(plan.layer("sum").hands_on);
-  EXPECT_EQ(plan.layer("sum").takes(), TakesActivation::forward);
-  EXPECT_TRUE(plan.layer("f").taken_along);
-  EXPECT_FALSE(plan.layer("f").hands_on) << "the gradient is masked once for both inputs";
+  EXPECT_TRUE(plan.layer("sum").forwards_gradient);
+  EXPECT_EQ(plan.layer("sum").activation_fusion(), ActivationFusion::forward);
+  EXPECT_TRUE(plan.layer("f").computed_by_producer);
+  EXPECT_FALSE(plan.layer("f").forwards_gradient) << "the gradient is masked once for both inputs";
 }
 
 TEST(InPlace, OtherLayersDoNotApplyIt) {

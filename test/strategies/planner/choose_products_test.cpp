@@ -3,6 +3,7 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/plan/bind.hpp"
 
+#include "partita/base/error.hpp"
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/random_case.hpp"

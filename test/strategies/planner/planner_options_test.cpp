@@ -116,6 +116,7 @@ Model with_batch_norm() {
 }
 
 TEST(PlannerOptions, KeepBatchNormAllowsOneMicrobatch) {
+  if (short_run()) GTEST_SKIP() << long_under_sanitizer;
   const Model model = with_batch_norm();
   const Workload workload{.batch = 64, .optimizer = {}};
   PlannerOptions options{.ranks = 4, .memory_limit = 4 << 20, .best = 8};

@@ -1,6 +1,7 @@
 // Steps that a device captures as graphs and launches again: they compute what steps without graphs compute, and what
 // changes from step to step does so in a launch as well.
 #include "partita/base/philox.hpp"
+#include "partita/model/builtin/builtin.hpp"
 #include "src/comm/threads/threads.hpp"
 #include "src/device/profile.hpp"
 #include "src/train/trainer/trainer_parts.hpp"
@@ -398,4 +399,23 @@ TEST(Graph, TheDoubleRefusesWhatACaptureCannotHold) {
             "");
   device.finish(stream);
   device.release(data);
+}
+
+// Each operation of a graph takes a few microseconds of a card, whatever it computes. A convolution counts once, as an
+// engine of cuDNN does.
+TEST(Graph, AStepOfResNet50HasFewOperations) {
+  TrainerOptions options = ::options(true);
+  options.dtype = DType::bf16;
+  LazyDevice device(5);
+  run_threads(1, [&](Communicator& comm) {
+    train_rank(builtin_model("resnet50", {.extent = 32}), {}, options, 3, comm, lazy_processor(comm, device), in_turns());
+  });
+  device.check();
+  int all = 0;
+  std::string text;
+  for (const auto& [what, count] : device.captured()) {
+    all += count;
+    text += fmt::format("{} {}\n", count, what);
+  }
+  EXPECT_LE(all, 450) << text;
 }

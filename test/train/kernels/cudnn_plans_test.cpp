@@ -30,7 +30,7 @@ std::map<std::string, ConvProblem> problems(const Model& model, const Strategy& 
     for (int rank = 0; rank < plan.grid_of(static_cast<int>(i)).size(); ++rank)
       for (const bool ahead : {false, true})
         for (const ConvProblem& problem :
-             make_kernel(plan.layers[i], rank)->problems(true, ahead, plan.layers[i].then.has_value()))
+             make_kernel(plan.layers[i], rank)->problems(true, ahead, plan.layers[i].next_activation.has_value()))
           all.emplace(problem.print(), problem);
   return all;
 }

@@ -1,6 +1,5 @@
 // Batch normalization on thread ranks against sums over the whole tensor, channel by channel, in float64.
 #include "src/train/kernels/norm_sums.hpp"
-
 #include "src/comm/threads/threads.hpp"
 #include "test/distconv/parts.hpp"
 
@@ -97,7 +96,7 @@ struct Part {
   Tensor statistics() { return batch_statistics(*backend, along.get(), x, count, epsilon); }
   /// dx of a gradient.
   Tensor backward(const Tensor& of, const Tensor& dy) {
-    const Tensor dx = x.like(box), sums = norm_gradient_sums(*backend, along.get(), of, x, dy, {});
+    const Tensor dx = x.like(box), sums = norm_gradient_sums(*backend, along.get(), of, x, dy, {}).of_dx;
     backend->norm_backward(x, dy, of, sums, /*scaled=*/false, scale, count, dx, {});
     return dx;
   }
@@ -154,7 +153,7 @@ TEST(Norm, ForwardAndBackwardAreThoseOfTheWhole) {
     const Tensor y = part.x.like(part.box), dy = part_of("NCHW", c.x, part.box, 4);
     part.backend->norm_forward(part.x, statistics, part.scale, part.shift, false, y, {});
     expect_part(y, whole.y, "y", 1e-11);
-    const Tensor sums = norm_gradient_sums(*part.backend, part.along.get(), statistics, part.x, dy, {});
+    const Tensor sums = norm_gradient_sums(*part.backend, part.along.get(), statistics, part.x, dy, {}).of_dx;
     expect_values(values(sums, 0), part.mine(whole.sum_dy), "sum of dy");
     const auto found = values(sums, 1), products = part.mine(whole.sum_dy_xhat);
     for (std::size_t i = 0; i < products.size(); ++i) EXPECT_NEAR(found[i], products[i], 1e-10);
@@ -192,7 +191,7 @@ TEST(Norm, WithoutOtherRanksStatisticsAreTheRanksOwn) {
   EXPECT_EQ(values(found, 0), std::vector<double>{3});
   EXPECT_EQ(values(found, 1), std::vector<double>{5});
   EXPECT_DOUBLE_EQ(values(found, 2)[0], 1 / std::sqrt(5));
-  const Tensor sums = norm_gradient_sums(*backend, nullptr, found, x, x, {});
+  const Tensor sums = norm_gradient_sums(*backend, nullptr, found, x, x, {}).of_dx;
   EXPECT_EQ(values(sums, 0), std::vector<double>{12});
   EXPECT_DOUBLE_EQ(values(sums, 1)[0], 20 / std::sqrt(5));  // -3*0 - 1*2 + 1*4 + 3*6
 }

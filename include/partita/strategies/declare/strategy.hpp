@@ -1,7 +1,7 @@
 #pragma once
 
 #include "partita/base/grid.hpp"
-#include "partita/model/algorithm.hpp"
+#include "partita/model/algorithm_name.hpp"
 #include "partita/model/value.hpp"
 #include "partita/strategies/declare/schedule_kind.hpp"
 

@@ -72,10 +72,12 @@ struct LayerPlan {
   std::vector<StageBoundary> sends_to_stages;  ///< transfers to readers on other stages, by ascending group
   bool recompute = false;                      ///< backward runs its forward again, so that it keeps nothing until then
   bool in_place = false;                       ///< its output takes the memory of its input, which no other layer reads
-  bool follows = false;                        ///< it is an activation in place, the `then` of the layer before
-  std::optional<Activation> then;              ///< the activation that follows, which the layer may compute at once
-  bool taken_along = false;                    ///< `follows`, and the layer before computes it on every backend
-  bool hands_on = false;                       ///< the gradient of each input is dy itself
+  // Fusion. In conv -> relu, the convolution's `next_activation` is ReLU, and the relu is `fusible`. In norm -> relu it
+  // is also `computed_by_producer`, since on every backend the norm computes it.
+  std::optional<Activation> next_activation;  ///< of the layer after it, if that is `fusible`
+  bool fusible = false;                       ///< an activation in place that the layer before may compute at once
+  bool computed_by_producer = false;          ///< `fusible`, and the layer before computes it on every backend
+  bool forwards_gradient = false;             ///< the gradient of each input is dy itself
   std::shared_ptr<const LayerBinding> binding;
 
   const LayerBinding* operator->() const { return binding.get(); }
@@ -84,13 +86,15 @@ struct LayerPlan {
   bool needs_any_dx() const { return binding->needs_any_dx(); }
   /// What is computed at once on every backend: of layers with one binding it decides the cost.
   struct Fusion {
-    bool taken_along = false, hands_on = false;
-    std::optional<Activation::Kind> then;
+    bool computed_by_producer = false, forwards_gradient = false;
+    std::optional<Activation::Kind> next_activation;
     bool operator==(const Fusion&) const = default;
   };
   Fusion fusion() const;
-  /// Returns how far the layer takes `then` along.
-  TakesActivation takes() const { return then ? op->takes_activation(*then) : TakesActivation::no; }
+  /// Returns how much of its next activation the layer computes.
+  ActivationFusion activation_fusion() const {
+    return next_activation ? op->activation_fusion(*next_activation) : ActivationFusion::no;
+  }
   /// Returns what its kernel keeps from forward to backward.
   Kept keeps() const;
   /// Returns false if the layer has no weights to train and no input's gradient is needed. Readers on any stage then

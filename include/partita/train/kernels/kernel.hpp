@@ -35,8 +35,8 @@ struct KernelCall {
                            ///< the loss scale of f16, so it is the factor of the loss's gradients
   bool is_first_microbatch = true;  ///< the first forward of this layer in the step
   bool training = true;
-  /// A layer and the activation that follows it (LayerPlan::then) are computed at once: the layer applies it, and the
-  /// activation's forward has nothing to compute.
+  /// A layer and the activation that follows it (LayerPlan::next_activation) are computed at once: the layer applies
+  /// it, and the activation's forward has nothing to compute.
   bool fused = false;
   bool is_recompute = false;  ///< a forward that runs again for the backward: running statistics must not count it
   Write write = Write::add;   ///< whether backward_filter overwrites dw (a step's first backward) or adds to it
@@ -69,7 +69,7 @@ class Kernel {
   /// zeros to add to.
   virtual bool supports_overwrite() const { return false; }
   /// Writes all of dx for every input. The previous content is undefined. It is called only if one dx is needed, and
-  /// not where the layer hands dy on (LayerPlan::hands_on). Others may hold dy: a kernel never writes to it.
+  /// not where the layer hands dy on (LayerPlan::forwards_gradient). Others may hold dy: a kernel never writes to it.
   virtual void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const = 0;
 };
 

@@ -1,7 +1,6 @@
-#include "src/backend/gpu/cuda.hpp"
-
 #include "partita/base/error.hpp"
 #include "src/backend/common/halves.hpp"
+#include "src/backend/gpu/cuda.hpp"
 #include "src/backend/gpu/cuda/errors.hpp"
 #include "src/backend/gpu/cuda/launcher.hpp"
 #include "src/backend/gpu/cuda/libraries/conv_plan.hpp"
@@ -143,25 +142,27 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
                     const Tensor& y, Stream stream) override {
     fused_conv_forward(windows, x, w, bias, y, stream);
   }
-  void fused_conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Epilogue& then,
+  void fused_conv_forward(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Epilogue& epilogue,
                           const Tensor& y, Stream stream) override {
     const ConvGeometry conv(windows, x, w, y);
     const bool whole = conv.out == y.box();  // else the bias and the activation come afterwards, for all of y
-    ConvProblem problem(ConvPass::forward, windows, x.box(), w.box(), y.box(), then.bias && whole);
-    if (whole && then.activation && fuses(*then.activation)) problem.apply(then.activation);
-    const cuda::ConvPointers pointers{at(x, conv.in), w.data(), at(y, conv.out), whole ? then.bias.data() : nullptr};
+    ConvProblem problem(ConvPass::forward, windows, x.box(), w.box(), y.box(), epilogue.bias && whole);
+    if (whole && epilogue.activation && fuses(*epilogue.activation)) problem.apply(epilogue.activation);
+    const cuda::ConvPointers pointers{at(x, conv.in), w.data(), at(y, conv.out),
+                                      whole ? epilogue.bias.data() : nullptr};
     const ConvPath* path = conv.empty() ? nullptr : path_of(problem, x, y, pointers);
     if (path == nullptr) {
-      Kernels::conv_forward(windows, x, w, then.bias, y, stream);
-      return apply({{}, then.activation}, y, stream);
+      Kernels::conv_forward(windows, x, w, epilogue.bias, y, stream);
+      return apply({{}, epilogue.activation}, y, stream);
     }
     if (path->in_halves)
       return run_halves(x, y, [&](const Tensor& inputs, const Tensor& outputs) {
-        fused_conv_forward(windows, inputs, w, then, outputs, stream);
+        fused_conv_forward(windows, inputs, w, epilogue, outputs, stream);
       });
     if (!whole) y.zero(stream);
     run(*path, pointers, stream);
-    apply({path->adds_bias ? Tensor() : then.bias, path->activates ? std::nullopt : then.activation}, y, stream);
+    apply({path->adds_bias ? Tensor() : epilogue.bias, path->activates ? std::nullopt : epilogue.activation}, y,
+          stream);
   }
 
   void conv_backward_data(std::span<const Window> windows, const Tensor& dy, const Tensor& w, const Tensor& dx,
@@ -212,15 +213,15 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
   }
   /// cuBLASLt adds the bias. It could apply ReLU as well, but does not say what that makes of a NaN.
   void fused_gemm(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const void* a, Index lda,
-                  const void* b, Index ldb, const Epilogue& then, const Tensor& c, Stream stream) override {
+                  const void* b, Index ldb, const Epilogue& epilogue, const Tensor& c, Stream stream) override {
     cuda::ProductCall call =
         product_call(c.dtype(), transpose_a, transpose_b, {m, n, k}, {lda, ldb, n}, {a, b, c.data()});
     call.with_bias = 1;
-    call.alignment_c = alignment_of(c.data(), then.bias.data());  // the bias is read as C is written
-    if (!then.bias || m == 0 || n == 0 || k == 0 || !products_.can(call, room()))
-      return Kernels::fused_gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, then, c, stream);
-    products_.run(call, 1, 0, {a, b, c.data(), then.bias.data()}, room(), static_cast<cudaStream_t>(stream.native));
-    apply({{}, then.activation}, c, stream);
+    call.alignment_c = alignment_of(c.data(), epilogue.bias.data());  // the bias is read as C is written
+    if (!epilogue.bias || m == 0 || n == 0 || k == 0 || !products_.can(call, room()))
+      return Kernels::fused_gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, epilogue, c, stream);
+    products_.run(call, 1, 0, {a, b, c.data(), epilogue.bias.data()}, room(), static_cast<cudaStream_t>(stream.native));
+    apply({{}, epilogue.activation}, c, stream);
   }
 
  private:

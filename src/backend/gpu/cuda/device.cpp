@@ -1,5 +1,4 @@
 #include "partita/backend/cuda.hpp"
-
 #include "partita/base/error.hpp"
 #include "partita/device/memory.hpp"
 #include "src/backend/gpu/cuda/card_capture.hpp"

@@ -96,9 +96,9 @@ class FunctorBackend : public Backend {
                            Stream stream) override;
 
   // updates.hpp
-  void update_norms(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces,
-                    const Tensor& squares, Stream stream) override;
-  void update(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces, const Tensor& squares,
+  void update_norms(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces, const Tensor& squares,
+                    Stream stream) override;
+  void update(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces, const Tensor& squares,
               Stream stream) override;
 
  private:

@@ -24,11 +24,11 @@ UpdateBatch<T> batch_of(const UpdateRule<T>& rule, std::span<const WeightPiece> 
 /// Calls f(batch of pieces, method) for as many pieces at a time as a kernel's arguments hold.
 /// @pre All pieces have one dtype.
 template <class F>
-void for_batches(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces, const Tensor& squares,
+void for_batches(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces, const Tensor& squares,
                  F&& f) {
   const auto run = [&](auto t) {
     using T = decltype(t);
-    const UpdateRule<T> rule(optimizer, moment);
+    const UpdateRule<T> rule(optimizer, at);
     for (std::size_t first = 0; first < pieces.size(); first += Lengths::most) {
       const auto some = pieces.subspan(first, std::min<std::size_t>(Lengths::most, pieces.size() - first));
       const UpdateBatch<T> batch = batch_of(rule, some, squares ? device_data<double>(squares) + 2 * first : nullptr);
@@ -44,9 +44,9 @@ template <class T>
 T type_of(const UpdateBatch<T>&);
 
 template <class Launcher>
-void FunctorBackend<Launcher>::update_norms(const Optimizer& optimizer, Moment moment,
+void FunctorBackend<Launcher>::update_norms(const Optimizer& optimizer, StepRate at,
                                             std::span<const WeightPiece> pieces, const Tensor& squares, Stream stream) {
-  for_batches(optimizer, moment, pieces, squares, [&](const auto& batch, auto method) {
+  for_batches(optimizer, at, pieces, squares, [&](const auto& batch, auto method) {
     using T = decltype(type_of(batch));
     launch_.template reduce_ragged<double, 2>(batch.lengths, UpdateNorms<T, method()>{batch}, KeepSquares{batch.sums},
                                               stream);
@@ -54,9 +54,9 @@ void FunctorBackend<Launcher>::update_norms(const Optimizer& optimizer, Moment m
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::update(const Optimizer& optimizer, Moment moment, std::span<const WeightPiece> pieces,
+void FunctorBackend<Launcher>::update(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces,
                                       const Tensor& squares, Stream stream) {
-  for_batches(optimizer, moment, pieces, squares, [&](const auto& batch, auto method) {
+  for_batches(optimizer, at, pieces, squares, [&](const auto& batch, auto method) {
     using T = decltype(type_of(batch));
     launch_.for_ragged(batch.lengths, ApplyUpdate<T, method()>{batch, optimizer}, stream);
   });

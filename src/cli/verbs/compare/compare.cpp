@@ -5,7 +5,7 @@
 #include "src/cli/files/text_file.hpp"
 #include "src/cli/inputs/model_and_strategy.hpp"
 #include "src/cli/inputs/rank_patterns.hpp"
-#include "src/cli/inputs/settled.hpp"
+#include "src/cli/inputs/settle_strategy.hpp"
 #include "src/cli/options/number_option.hpp"
 #include "src/cli/output/causes.hpp"
 #include "src/cli/output/compared.hpp"
@@ -87,7 +87,7 @@ class Comparison {
     Compared one{.name = name, .plan = {}, .cost = {}, .held = {}};
     agreed(name, [&] {
       const KernelTimes& times = ours ? files_.times : given_;
-      auto [settled_strategy, choices] = settled(options_, model_, strategy, workload_, files_.machine, times);
+      auto [settled_strategy, choices] = settle_strategy(options_, model_, strategy, workload_, files_.machine, times);
       placed = std::move(settled_strategy);
       one.chosen = choice_note(choices);
       one.plan = bind(model_, placed, workload_);

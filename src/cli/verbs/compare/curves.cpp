@@ -7,7 +7,7 @@
 #include "src/cli/files/text_file.hpp"
 #include "src/cli/inputs/model_and_strategy.hpp"
 #include "src/cli/inputs/rank_patterns.hpp"
-#include "src/cli/inputs/settled.hpp"
+#include "src/cli/inputs/settle_strategy.hpp"
 #include "src/cli/output/compared.hpp"
 #include "src/cli/output/plan_notes.hpp"
 
@@ -51,7 +51,7 @@ class CurvePrices {
     const Workload workload = workload_on(of.ranks);
     Point point{.strategy = of.name, .ranks = of.ranks, .batch = workload.batch};
     try {
-      const Settled found = settled(options_, model_, of.strategy, workload, files_.machine, files_.times);
+      const Settled found = settle_strategy(options_, model_, of.strategy, workload, files_.machine, files_.times);
       const Plan plan = bind(model_, found.strategy, workload);
       if (auto note = short_choice_note(found.choices); !note.empty()) point.notes.push_back(std::move(note));
       const Cost cost = estimate(plan, files_.machine, files_.times);

@@ -1,7 +1,7 @@
 #include "src/cli/verbs/compare/verdict.hpp"
 
 #include "src/cli/output/compared.hpp"
-#include "src/cli/output/unfit.hpp"
+#include "src/cli/output/memory_fit.hpp"
 
 #include <fmt/ranges.h>
 

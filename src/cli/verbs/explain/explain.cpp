@@ -9,13 +9,13 @@
 #include "src/backend/gpu/cuda.hpp"
 #include "src/cli/files/text_file.hpp"
 #include "src/cli/inputs/model_and_strategy.hpp"
-#include "src/cli/inputs/settled.hpp"
+#include "src/cli/inputs/settle_strategy.hpp"
 #include "src/cli/options/device_options.hpp"
 #include "src/cli/options/number_option.hpp"
 #include "src/cli/options/options.hpp"
+#include "src/cli/output/memory_fit.hpp"
 #include "src/cli/output/plan_notes.hpp"
 #include "src/cli/output/schedule_report.hpp"
-#include "src/cli/output/unfit.hpp"
 #include "src/cli/verbs/explain/explain_json.hpp"
 
 namespace partita::cli {
@@ -138,12 +138,12 @@ void print_layer(const Plan& plan, int index, const ExplainOptions& options) {
   for (std::size_t i = 0; i < layer.inputs.size(); ++i)
     fmt::print("{}{}", i == 0 ? "(" : ", ", plan.layers[layer.inputs[i]].name);
   fmt::print("{} {}\n", layer.inputs.empty() ? "" : ")", layer.op->describe());
-  if (layer.takes() > TakesActivation::where_fused)
-    print_line("then", fmt::format("{}, in the same kernels{}", name(layer.then->kind),
-                                   layer.takes() == TakesActivation::both ? " of both passes" : ""));
-  if (layer.taken_along)
+  if (layer.activation_fusion() > ActivationFusion::where_fused)
+    print_line("then", fmt::format("{}, in the same kernels{}", name(layer.next_activation->kind),
+                                   layer.activation_fusion() == ActivationFusion::both ? " of both passes" : ""));
+  if (layer.computed_by_producer)
     print_line("runs in", fmt::format("the kernels of {}{}", plan.layers[layer.inputs.front()].name,
-                                      layer.hands_on ? "" : ", but for its gradient"));
+                                      layer.forwards_gradient ? "" : ", but for its gradient"));
   print_algorithm(layer->at, plan.workload.dtype);
   print_products(layer->at.products, plan.workload.dtype);
   for (const auto& x : layer->at.x) print_line("x", shape_and_layout(x.shape(), x));
@@ -285,7 +285,8 @@ void print_beside_cudnn(const Plan& plan, const std::string& properties, const E
   for (const auto& layer : plan.layers) {
     if (plan.stage_running(layer.group) != plan.stage_of_rank(options.rank)) continue;
     const auto kernel = make_kernel(layer, plan.rank_in_stage(options.rank));
-    const auto problems = kernel->problems(plan.workload.training, true, layer.then && cuda_fuses(*layer.then));
+    const auto problems =
+        kernel->problems(plan.workload.training, true, layer.next_activation && cuda_fuses(*layer.next_activation));
     const auto beside = convolutions_beside_cudnn(problems, card, properties);
     for (const auto& problem : beside)
       fmt::print("{} has no engine of cuDNN for {}; a kernel of Partita runs it\n", layer.name, problem.print());
@@ -303,7 +304,7 @@ int explain(const ExplainOptions& options, const ModelFactory& factory) {
   const int asked = asked_why(options, model);
   const MachineFiles files = load_machine(options);
   const Strategy given = make_strategy(options, 1);
-  const auto [strategy, choices] = settled(options, model, given, files);
+  const auto [strategy, choices] = settle_strategy(options, model, given, files);
   const Plan plan = bind(model, strategy, make_workload(options));
   if (options.rank < 0 || options.rank >= plan.ranks())
     fail("--rank {}: the {} has the ranks 0 to {}", options.rank,

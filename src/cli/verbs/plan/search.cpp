@@ -4,11 +4,11 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/memory_remedies.hpp"
 #include "partita/strategies/schedule/generators.hpp"
-#include "src/cli/inputs/settled.hpp"
+#include "src/cli/inputs/settle_strategy.hpp"
 #include "src/cli/options/option_values.hpp"
+#include "src/cli/output/memory_fit.hpp"
 #include "src/cli/output/plain_axes.hpp"
 #include "src/cli/output/schedule_report.hpp"
-#include "src/cli/output/unfit.hpp"
 #include "src/cli/verbs/plan/reasons.hpp"
 #include "strategies/planner/short_rules.hpp"
 
@@ -106,7 +106,8 @@ PlannerOptions planner_options(const PlanOptions& options, int ranks) {
   if (!options.kinds.empty()) wanted.kinds.clear();
   if (options.kinds == std::vector<std::string>{"none"}) return wanted;
   for (const auto& kind : options.kinds)
-    wanted.kinds.push_back(about("--kinds", kind, [&] { return schedule_generator(parse_schedule_kind(kind)).kind; }));
+    wanted.kinds.push_back(
+        naming_option("--kinds", kind, [&] { return schedule_generator(parse_schedule_kind(kind)).kind; }));
   return wanted;
 }
 

@@ -1,5 +1,7 @@
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "src/base/launched_rank.hpp"
 #include "src/cli/files/child_process.hpp"
 #include "src/cli/files/json.hpp"
@@ -7,8 +9,8 @@
 #include "src/cli/inputs/machine_files.hpp"
 #include "src/cli/inputs/model_and_strategy.hpp"
 #include "src/cli/inputs/open_data.hpp"
+#include "src/cli/inputs/settle_strategy.hpp"
 #include "src/cli/options/command.hpp"
-#include "src/cli/verbs/scale/predicted.hpp"
 #include "src/cli/verbs/scale/scale_options.hpp"
 #include "src/cli/verbs/scale/scale_results.hpp"
 #include "src/system/clock.hpp"
@@ -163,14 +165,20 @@ class Experiment {
                  .predicted = std::nullopt,
                  .message = ""};
     try {
-      if (const auto step = predicted_step(model_, each.strategy, options)) {
-        run.predicted = step->seconds;
-        measured_layers_ += step->measured_layers;
-        layers_ += step->layers;
-      }
+      if (!options.machine.empty()) run.predicted = predict(each.strategy, options);
     } catch (const Error&) {  // the strategy cannot be bound; its run will report why
     }
     return run;
+  }
+
+  /// Returns the predicted seconds of a training step on the machine of --machine.
+  double predict(const Strategy& strategy, const TrainOptions& options) {
+    const MachineFiles files = load_machine(options);
+    const Plan plan = bind(model_, settle_strategy(options, model_, strategy, files).strategy, make_workload(options));
+    const Cost cost = estimate(plan, files.machine, files.times);
+    layers_ += static_cast<int>(cost.layers.size());
+    for (const LayerCost& layer : cost.layers) measured_layers_ += layer.measured ? 1 : 0;
+    return cost.seconds;
   }
 
   /// Throws Error before the first run if the data set is missing, does not match the model or has too few samples.

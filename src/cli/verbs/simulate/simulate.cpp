@@ -6,7 +6,7 @@
 #include "src/cli/files/json.hpp"
 #include "src/cli/files/text_file.hpp"
 #include "src/cli/inputs/model_and_strategy.hpp"
-#include "src/cli/inputs/settled.hpp"
+#include "src/cli/inputs/settle_strategy.hpp"
 #include "src/cli/options/options.hpp"
 #include "strategies/simgrid/platform.hpp"
 #include "strategies/simgrid/trace.hpp"
@@ -139,7 +139,7 @@ int simulate(const SimulateOptions& options, const ModelFactory& factory) {
   const Model model = make_model(options, factory);
   const MachineFiles files = load_machine(options);
   const Strategy given = make_strategy(options, 1);
-  const Strategy strategy = settled(options, model, given, files).strategy;
+  const Strategy strategy = settle_strategy(options, model, given, files).strategy;
   const Plan plan = bind(model, strategy, make_workload(options));
   if (plan.ranks() > most_ranks)
     fail("the strategy has {} ranks; simulate writes a route for each pair of ranks, and takes at most {}",

@@ -67,7 +67,7 @@ std::optional<std::uint64_t> check_replaceable(const char* option, const std::st
         "{} {}: it belongs to another run, {}; continue that run with --load {}, save to another name, or give "
         "--overwrite",
         option, path, describe(*there), path);
-  about(option, path, [&] { check_saving(path); });
+  naming_option(option, path, [&] { check_saving(path); });
   if (!there) return std::nullopt;
   return there->identity();
 }

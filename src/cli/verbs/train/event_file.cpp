@@ -1,11 +1,11 @@
 #include "src/cli/verbs/train/event_file.hpp"
 
 #include "partita/base/error.hpp"
+#include "src/system/host.hpp"
 
 #include <unistd.h>
 #include <boost/crc.hpp>
 
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <cmath>
@@ -55,11 +55,6 @@ double seconds_since_1970() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-std::string host() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "host";
-}
-
 }  // namespace
 
 std::uint32_t crc32c(std::string_view text) {
@@ -73,7 +68,7 @@ EventFile::EventFile(const std::string& folder, Index steps_done) : file_(nullpt
   std::filesystem::create_directories(folder, error);
   if (error) fail("--tensorboard {}: the folder cannot be made: {}", folder, error.message());
   // TensorBoard reads the files of a folder in the order of their names, which begin with the time.
-  path_ = fmt::format("{}/events.out.tfevents.{:.6f}.{}.{}", folder, seconds_since_1970(), host(), getpid());
+  path_ = fmt::format("{}/events.out.tfevents.{:.6f}.{}.{}", folder, seconds_since_1970(), host_name(), getpid());
   file_.reset(std::fopen(path_.c_str(), "wb"));
   if (!file_)
     fail("--tensorboard {}: a file in it cannot be written: {}", folder, std::generic_category().message(errno));

@@ -1,11 +1,11 @@
 #include "src/cli/verbs/train/results.hpp"
-#include "src/train/kernels/kernel_choice.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "src/cli/files/text_file.hpp"
 #include "src/cli/output/conditions.hpp"
 #include "src/cli/version.hpp"
+#include "src/train/kernels/kernel_choice.hpp"
 
 #include <array>
 #include <cmath>

@@ -1,5 +1,4 @@
 #include "src/cli/verbs/train/set_up.hpp"
-#include "src/train/trainer/run_memory.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
@@ -7,13 +6,14 @@
 #include "src/cli/files/text_file.hpp"
 #include "src/cli/inputs/model_and_strategy.hpp"
 #include "src/cli/inputs/open_data.hpp"
-#include "src/cli/inputs/settled.hpp"
+#include "src/cli/inputs/settle_strategy.hpp"
 #include "src/cli/options/optimizer_options.hpp"
 #include "src/cli/options/option_values.hpp"
-#include "src/cli/output/unfit.hpp"
+#include "src/cli/output/memory_fit.hpp"
 #include "src/cli/verbs/train/checkpoints.hpp"
 #include "src/cli/verbs/train/step_log.hpp"
 #include "src/train/data/subset.hpp"
+#include "src/train/trainer/run_memory.hpp"
 
 #include <algorithm>
 #include <map>
@@ -83,7 +83,7 @@ Setup set_up(TrainOptions& options, const ModelFactory& factory, Communicator& w
     const Strategy given = make_strategy(options, world.size());
     check_ranks(given, world.size());
     const MachineFiles files = load_machine(options);
-    auto [strategy, choices] = settled(options, setup.model, given, files);
+    auto [strategy, choices] = settle_strategy(options, setup.model, given, files);
     setup.strategy = std::move(strategy);
     setup.chosen = choice_note(choices);
     const Plan plan = bind(setup.model, setup.strategy, make_workload(options));
@@ -91,8 +91,8 @@ Setup set_up(TrainOptions& options, const ModelFactory& factory, Communicator& w
       static_cast<void>(
           make_kernel(plan.layers[i], std::min(world.rank(), plan.grid_of(static_cast<int>(i)).size() - 1)));
     check_fits(plan, setup.model, given, files, limit_of(options, files.machine));
-    about("--backend", options.trainer.backend,
-          [&] { make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads); });
+    naming_option("--backend", options.trainer.backend,
+                  [&] { make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads); });
     if (options.verb == "train") {
       open_training_data(options, setup);
       const auto& o = options.trainer;

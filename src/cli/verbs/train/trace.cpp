@@ -25,12 +25,10 @@ std::vector<std::vector<TimedAction>> gather(const std::vector<TimedAction>& min
                   {static_cast<double>(a.kind), static_cast<double>(a.group), static_cast<double>(a.microbatch),
                    static_cast<double>(a.replica), static_cast<double>(a.peer), start, end});
   const auto ranks = static_cast<std::size_t>(world.size());
-  std::vector<double> sizes(ranks);
-  const double size = static_cast<double>(packed.size());
-  world.all_gather(&size, sizes.data(), std::vector<Index>(ranks, 1), DType::f64, {}).wait();
   std::vector<Index> counts;
   Index total = 0;
-  for (const double each : sizes) total += counts.emplace_back(static_cast<Index>(each));
+  for (const double each : gather_numbers(world, static_cast<double>(packed.size())))
+    total += counts.emplace_back(static_cast<Index>(each));
   std::vector<double> all(static_cast<std::size_t>(total));
   world.all_gather(packed.data(), all.data(), counts, DType::f64, {}).wait();
   std::vector<std::vector<TimedAction>> ranked(ranks);

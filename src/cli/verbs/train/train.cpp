@@ -38,14 +38,11 @@ void print_ranks(const TrainOptions& options, Communicator& world) {
     return;
   }
   constexpr int shown = 64;
-  std::vector<std::int32_t> pids(static_cast<std::size_t>(world.size()));
-  const std::vector<Index> counts(pids.size(), 1);
-  const auto mine = static_cast<std::int32_t>(getpid());
-  world.all_gather(&mine, pids.data(), counts, DType::i32, {}).wait();
+  const std::vector<double> pids = gather_numbers(world, getpid());
   if (world.rank() != 0) return;
   std::string text;
   for (std::size_t rank = 0; rank < pids.size() && rank < shown; ++rank)
-    text += fmt::format(" {}:{}", rank, pids[rank]);
+    text += fmt::format(" {}:{:.0f}", rank, pids[rank]);
   fmt::print("ranks      {} (rank:pid{}{})\n", pids.size(), text, pids.size() > shown ? " ..." : "");
 }
 

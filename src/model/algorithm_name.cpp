@@ -1,4 +1,4 @@
-#include "partita/model/algorithm.hpp"
+#include "partita/model/algorithm_name.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "src/cli/inputs/settled.hpp"
+#include "src/cli/inputs/settle_strategy.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
@@ -25,12 +25,13 @@ std::string print_seconds(const std::vector<ProductChoice>& choices) {
 
 }  // namespace
 
-Settled settled(const Options& options, const Model& model, const Strategy& strategy, const MachineFiles& files) {
-  return settled(options, model, strategy, make_workload(options), files.machine, files.times);
+Settled settle_strategy(const Options& options, const Model& model, const Strategy& strategy,
+                        const MachineFiles& files) {
+  return settle_strategy(options, model, strategy, make_workload(options), files.machine, files.times);
 }
 
-Settled settled(const Options& options, const Model& model, const Strategy& strategy, const Workload& workload,
-                const Machine& machine, const KernelTimes& times) {
+Settled settle_strategy(const Options& options, const Model& model, const Strategy& strategy, const Workload& workload,
+                        const Machine& machine, const KernelTimes& times) {
   const Index limit = limit_of(options, machine);
   const Strategy placed = place_stages_nearest(model, strategy, workload, machine, times, limit);
   if (options.machine.empty()) return {placed, {}};

@@ -1,4 +1,5 @@
-#include "src/comm/job/launcher.hpp"
+#include "src/comm/job/mpi_launcher.hpp"
+
 #include "src/base/launched_rank.hpp"
 
 #include <fcntl.h>
@@ -70,7 +71,7 @@ std::size_t job_of_environment() {
 
 }  // namespace
 
-Launcher::Launcher() {
+MpiLauncher::MpiLauncher() {
   const int furthest = launched_rank() != nullptr ? 8 : 0;  // scripts may stand between the launcher and the rank
   pid_t process = getppid();
   for (int i = 0; i < furthest && count_ < most && process > 1; ++i) {
@@ -84,13 +85,13 @@ Launcher::Launcher() {
   job_ = job_of_environment() ^ static_cast<unsigned long>(count_ > 0 ? processes_[0] : getpid());
 }
 
-bool Launcher::died() const {
+bool MpiLauncher::died() const {
   for (int i = 0; i < count_; ++i)
     if (const Process now = look_at(processes_[i]); now.known && !now.alive) return true;
   return false;
 }
 
-int Launcher::open_standard_error() const {
+int MpiLauncher::open_standard_error() const {
   if (count_ == 0) return -1;
   return open(fmt::format("/proc/{}/fd/2", process()).c_str(), O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
 }

@@ -8,10 +8,10 @@ namespace partita {
 
 /// The processes on this node that started this rank and keep its job alive, e.g. hydra_pmi_proxy and mpiexec. There
 /// are none if no launcher started the rank.
-class Launcher {
+class MpiLauncher {
  public:
   /// Finds them among the ancestors of this process.
-  Launcher();
+  MpiLauncher();
 
   /// Returns true if one of them has died. It is safe to call after a fork.
   bool died() const;

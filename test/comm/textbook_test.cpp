@@ -1,5 +1,4 @@
-#include "src/comm/textbook/textbook.hpp"
-
+#include "src/comm/textbook.hpp"
 #include "partita/comm/counting.hpp"
 #include "src/comm/threads/threads.hpp"
 #include "test/support/collectives.hpp"
@@ -67,24 +66,24 @@ TEST(Textbook, ReduceScatterSumsInRankOrder) {
   });
 }
 
-TEST(Textbook, CombineKeepsWhatIsNotANumber) {
+TEST(Blocks, CombineKeepsWhatIsNotANumber) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   double to[] = {nan, 1, 2, 3};
   const double from[] = {1, nan, 1, 4};
-  textbook::combine(to, from, 4, DType::f64, ReduceOp::max);
+  combine(to, from, 4, DType::f64, ReduceOp::max);
   EXPECT_TRUE(std::isnan(to[0]));
   EXPECT_TRUE(std::isnan(to[1]));
   EXPECT_EQ(to[2], 2);
   EXPECT_EQ(to[3], 4);
 }
 
-TEST(Textbook, CombineRoundsToTheDtype) {
+TEST(Blocks, CombineRoundsToTheDtype) {
   std::uint16_t to = 0x4380;          // 256 in bf16, which has 8 bits of precision: its neighbors are 2 apart
   const std::uint16_t from = 0x3F80;  // 1
-  textbook::combine(&to, &from, 1, DType::bf16, ReduceOp::sum);
+  combine(&to, &from, 1, DType::bf16, ReduceOp::sum);
   EXPECT_EQ(to, 0x4380);
   std::int32_t many = (1 << 24) + 1;  // not exact in float, so the sum must be an integer sum
   const std::int32_t one = 1;
-  textbook::combine(&many, &one, 1, DType::i32, ReduceOp::sum);
+  combine(&many, &one, 1, DType::i32, ReduceOp::sum);
   EXPECT_EQ(many, (1 << 24) + 2);
 }

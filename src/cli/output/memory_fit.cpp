@@ -1,7 +1,7 @@
-#include "src/cli/output/unfit.hpp"
-#include "partita/strategies/plan/memory.hpp"
+#include "src/cli/output/memory_fit.hpp"
 
 #include "partita/base/error.hpp"
+#include "partita/strategies/plan/memory.hpp"
 
 #include <algorithm>
 

@@ -18,10 +18,11 @@ struct Settled {
 /// fits in limit_of(). If no placement that was tried fits, takes the one that exceeds the limit least; check_fits()
 /// then reports it. If --machine names a machine, products and convolutions get the algorithms and the layouts of
 /// weights that are fastest there (choose_products).
-Settled settled(const Options& options, const Model& model, const Strategy& strategy, const MachineFiles& files);
+Settled settle_strategy(const Options& options, const Model& model, const Strategy& strategy,
+                        const MachineFiles& files);
 /// As above, with another workload and other kernel times than those of the options and the files.
-Settled settled(const Options& options, const Model& model, const Strategy& strategy, const Workload& workload,
-                const Machine& machine, const KernelTimes& times);
+Settled settle_strategy(const Options& options, const Model& model, const Strategy& strategy, const Workload& workload,
+                        const Machine& machine, const KernelTimes& times);
 
 /// Returns what was chosen and by which price, e.g. `a step takes 1.456 ms, not 1.579 ms, with weights "F@data" of fc1
 /// (-0.123 ms)`; "" if nothing was.
