@@ -3,11 +3,11 @@
 //
 // $ build/examples/08_larger_than_a_rank
 // mesh-tangling on 256x256, one sample per step; limit 20.0 MiB
-// one rank: rank 0 of the grid "" holds up to 29.6 MiB (weights 1.1 MiB, gradients 1.1 MiB, optimizer 1.1 MiB, activations 26.4 MiB, workspace 2.7 KiB), 9.6 MiB more than the memory limit of 20.0 MiB; shard samples or space over more ranks, or set recompute = true for some layers
-// rank 0 of 4 will hold up to 13.6 MiB: weights 1.1 MiB, gradients 1.1 MiB, optimizer 1.1 MiB, activations 6.6 MiB, halos 3.9 MiB, workspace 2.7 KiB
-// rank 1 of 4 will hold up to 14.4 MiB: weights 1.1 MiB, gradients 1.1 MiB, optimizer 1.1 MiB, activations 6.6 MiB, halos 4.6 MiB, workspace 2.7 KiB
-// rank 2 of 4 will hold up to 14.4 MiB: weights 1.1 MiB, gradients 1.1 MiB, optimizer 1.1 MiB, activations 6.6 MiB, halos 4.6 MiB, workspace 2.7 KiB
-// rank 3 of 4 will hold up to 14.4 MiB: weights 1.1 MiB, gradients 1.1 MiB, optimizer 1.1 MiB, activations 6.6 MiB, halos 4.6 MiB, workspace 2.7 KiB
+// one rank: rank 0 of the grid "" holds up to 29.6 MiB (weights 1.1 MiB, gradients 1.1 MiB, optimizer 1.1 MiB, activations 26.4 MiB, workspace 32 B), 9.6 MiB more than the memory limit of 20.0 MiB; shard samples or space over more ranks, or set recompute = true for some layers
+// rank 0 of 4 will hold up to 13.6 MiB: weights 1.1 MiB, gradients 1.1 MiB, optimizer 1.1 MiB, activations 6.6 MiB, halos 3.9 MiB, workspace 2.3 KiB
+// rank 1 of 4 will hold up to 14.4 MiB: weights 1.1 MiB, gradients 1.1 MiB, optimizer 1.1 MiB, activations 6.6 MiB, halos 4.6 MiB, workspace 2.3 KiB
+// rank 2 of 4 will hold up to 14.4 MiB: weights 1.1 MiB, gradients 1.1 MiB, optimizer 1.1 MiB, activations 6.6 MiB, halos 4.6 MiB, workspace 2.3 KiB
+// rank 3 of 4 will hold up to 14.4 MiB: weights 1.1 MiB, gradients 1.1 MiB, optimizer 1.1 MiB, activations 6.6 MiB, halos 4.6 MiB, workspace 2.3 KiB
 // step 1: loss 0.864056
 // step 2: loss 0.651758
 // step 3: loss 0.536013

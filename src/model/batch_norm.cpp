@@ -34,11 +34,13 @@ std::vector<WeightSpec> BatchNormOperator::weights(std::span<const Shape> inputs
           {.name = "running_variance", .shape = channels, .init = Init::ones, .decay = false, .trained = false}};
 }
 
-// Three statistics, and a center, two sums and four moments for each channel; in backward two sums. An evaluation takes
-// no sums.
+// Three statistics for each channel; in backward two sums. An evaluation takes no sums.
 HeldNumbers BatchNormOperator::numbers(const Layout& x, int rank, bool training) const {
   const Index channels = x.owned(rank).extent(1);
-  return {.forward = 3 * channels, .backward = training ? 2 * channels : 0, .work = training ? 7 * channels : 0};
+  if (!training) return {.forward = 3 * channels, .backward = 0, .work = 0};
+  // Two sums and four moments, if ranks add them; or what replicas of the running statistics add up.
+  const Index work = statistics_axes(x) != 0 ? 6 : sample_axes(x) != 0 ? 2 : 0;
+  return {.forward = 3 * channels, .backward = 2 * channels, .work = work * channels};
 }
 
 namespace {

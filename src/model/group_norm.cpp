@@ -29,16 +29,18 @@ bool GroupNormOperator::keeps_groups(const Layout& x) const {
   return true;
 }
 
-// Three statistics, a center and four moments for each sample and group; two sums for each sample and channel, and for
-// each group, in forward only if that has several channels.
+// Three statistics and four moments for each sample and group; two sums for each sample and channel, and for each
+// group, in forward only if that has several channels. Where a channel is a group and no rank adds to it, a kernel does
+// all.
 HeldNumbers GroupNormOperator::numbers(const Layout& x, int rank, bool /*training*/) const {
   const Box mine = x.owned(rank);
   const Index samples = mine.extent(0), channels = mine.extent(1);
   const Index groups = channels / (x.shape()['C'] / norm_.groups);
   const Index sums = 2 * samples * channels, of_groups = 2 * samples * groups;
+  const bool at_once = groups == channels && (sample_axes(x) & ~x.sharding('N')) == 0;
   return {.forward = 3 * samples * groups,
           .backward = sums + of_groups,
-          .work = 5 * samples * groups + sums + (groups == channels ? 0 : of_groups)};
+          .work = at_once ? 0 : 4 * samples * groups + sums + (groups == channels ? 0 : of_groups)};
 }
 
 // mean[N@a G@b] = sum over c of x[N@a C@b H@c] / count, if each shard of C holds whole groups; otherwise C is whole on

@@ -175,8 +175,8 @@ constexpr MemoryPasses passes_of_norm(bool statistics) {
   return statistics ? MemoryPasses{.x = 2, .y = 1, .dx = 3, .dy = 2} : MemoryPasses{};
 }
 
-/// What a normalization takes along: ReLU, since most networks have it there. Its backward reads y to see where ReLU
-/// passed a gradient on.
+/// Which activation a normalization computes: ReLU, since most networks have it there. Its backward reads y to see
+/// where ReLU passed a gradient on.
 constexpr ActivationFusion fusion_of_norm(const Activation& f) {
   return f.kind == Activation::Kind::relu ? ActivationFusion::both : ActivationFusion::no;
 }

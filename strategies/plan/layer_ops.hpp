@@ -56,7 +56,7 @@ void each_gradient_op(const LayerPlan& layer, int index, Action::Kind kind, Visi
   if (!dx && !dw && !layer.trains()) return;
   if (!layer.op->is_loss()) visit(StepOp{redistribute_dy, false, 0, index});
   visit(StepOp{start_backward, false, 0, index});
-  if (dw) visit(StepOp{backward_filter, false, 0, index});
+  if (dw) visit(StepOp{backward_filter, false, 0, index, dx});
   if (!dx) return;
   visit(StepOp{backward_data, false, 0, index});
   for (std::size_t j = 0; j < layer.inputs.size(); ++j)

@@ -147,7 +147,7 @@ class Replay {
   }
 
   /// Adds the gradient of an input to that from other readers: in its memory, unless somebody else holds it, as an
-  /// addition hands one gradient on to both its inputs.
+  /// addition forwards one gradient to both its inputs.
   void add_gradient(const StepOp& op, std::size_t part) {
     const auto& steps = layer(op.layer)->redistribute_dx[part];
     const Buffer gradient = convert_layout(at(op.layer).work[part], steps);

@@ -21,7 +21,7 @@ class GridSearch {
 
   /// Returns the fastest strategies. Throws as plan_strategies() does.
   std::vector<Planned> run();
-  /// Returns strategies that others of their kind or of other kinds displaced, the fastest first.
+  /// Returns the strategies that others displaced (MemoryLimitedSearch::displaced).
   const std::vector<Planned>& displaced() const { return best_.displaced(); }
   /// Returns what the search left out because its time was up.
   const Unfinished& unfinished() const { return unfinished_; }

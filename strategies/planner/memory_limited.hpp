@@ -54,7 +54,7 @@ class MemoryLimitedSearch {
   bool has_better(const StrategyKind& kind, double seconds) const;
   /// The strategies found so far, the fastest first.
   const std::vector<Planned>& found() const { return found_; }
-  /// Strategies that others displaced, as many at most, the fastest first.
+  /// Strategies that others displaced: at most `best` of them, the fastest first.
   const std::vector<Planned>& displaced() const { return displaced_; }
   /// Returns true if no candidate that takes `seconds` or more is looked for any longer: if the list has `best`
   /// strategies, and either all are of different kinds, or such a candidate is too slow to be of interest.

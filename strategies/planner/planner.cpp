@@ -104,10 +104,7 @@ std::vector<Planned> fastest_of_kinds(const Model& model, std::vector<Planned> f
   return best;
 }
 
-}  // namespace
-
-std::vector<Planned> plan_strategies(const Model& model, const Workload& workload, const Machine& machine,
-                                     const KernelTimes& times, const PlannerOptions& options) {
+void check(const PlannerOptions& options) {
   if (options.ranks < 1 || options.ranks > most_ranks)
     fail("the number of ranks is {}; it must be 1 to {}", options.ranks, most_ranks);
   if (options.best < 1) fail("the number of strategies to find is {}; it must be 1 or more", options.best);
@@ -117,6 +114,13 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
       fail("a limit of the planner's rounds, ranks per block or microbatches is {}; it must be 1 or more", each);
   if (options.least_stages < 1) fail("the minimum number of stages is {}; it must be 1 or more", options.least_stages);
   if (!(options.time_limit >= 0)) fail("the time limit is {} seconds; it must be 0 or more", options.time_limit);
+}
+
+}  // namespace
+
+std::vector<Planned> plan_strategies(const Model& model, const Workload& workload, const Machine& machine,
+                                     const KernelTimes& times, const PlannerOptions& options) {
+  check(options);
   const Machine here = machine.shared_by(options.ranks);
   SearchContext context{model, workload, here, times};
   if (options.time_limit > 0) context.until = now() + options.time_limit;
@@ -129,23 +133,28 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
   const std::size_t searched_apart = found.size();
   if (!plain && !options.kinds.empty() && !context.time_is_up())
     for (auto& each : plain_pipeline(context, options)) found.push_back(std::move(each));
-  // What improving saves decides which kinds are of interest. If they are too few, displaced strategies are improved.
-  auto displaced = search.displaced().begin();
-  const auto enough = [&] {
-    return of_interest_among(found) >= searched.best || displaced == search.displaced().end();
-  };
-  for (std::size_t i = 0; i < found.size() || !enough(); ++i) {
-    if (i == found.size()) found.push_back(*displaced++);
-    if (!improve(found[i], context, memory_limit(options, machine))) ++unfinished.not_improved;
+  const bool has_plain = found.size() > searched_apart;
+  int improved = 0;
+  const auto improve_one = [&](Planned& planned) {
+    if (!improve(planned, context, memory_limit(options, machine))) ++unfinished.not_improved;
     if (options.progress)
-      options.progress("strategies improved", static_cast<int>(i) + 1, static_cast<int>(found.size()));
-  }
-  if (options.plain_pipeline && searched_apart < found.size()) options.plain_pipeline(found[searched_apart]);
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; });
+      options.progress("strategies improved", ++improved, std::max(improved, static_cast<int>(found.size())));
+  };
+  for (Planned& each : found) improve_one(each);
+  if (has_plain && options.plain_pipeline) options.plain_pipeline(found[searched_apart]);
   const auto alike = [&](const Planned& a, const Planned& b) {
     return nearly_equal(a.cost.seconds, b.cost.seconds) && kind_of(model, a.strategy) == kind_of(model, b.strategy);
   };
+  // What improving has saved decides which kinds are of interest. If they are too few, displaced strategies are
+  // improved.
+  for (Planned displaced : search.displaced()) {
+    if (of_interest_among(found) >= searched.best || context.time_is_up()) break;
+    improve_one(displaced);
+    if (std::none_of(found.begin(), found.end(), [&](const Planned& each) { return alike(each, displaced); }))
+      found.push_back(std::move(displaced));
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; });
   found.erase(std::unique(found.begin(), found.end(), alike), found.end());
   std::vector<Planned> best = fastest_of_kinds(model, std::move(found), options.best);
   unfinished.not_improved = std::min(unfinished.not_improved, static_cast<int>(best.size()));

@@ -138,6 +138,8 @@ void StagePartitionCost::add_layers(const Plan& plan, const PieceCost& price, co
 void StagePartitionCost::add_parted(const Plan& plan, const Machine& machine, const KernelTimes& times,
                                     const std::vector<LayerCost>& costs) {
   parted_.assign(plan.layers.size() + 1, {});
+  const auto fused = [](const LayerPlan& layer) { return layer.computed_by_producer; };
+  if (std::none_of(plan.layers.begin(), plan.layers.end(), fused)) return;
   Plan apart = plan;
   for (LayerPlan& layer : apart.layers) {
     if (layer.activation_fusion() > ActivationFusion::where_fused) layer.next_activation.reset();

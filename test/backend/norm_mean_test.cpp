@@ -86,10 +86,9 @@ std::vector<Tensor> moments_of(Backend& backend, const std::vector<std::vector<d
     const Tensor x(DType::f64, "NC", Box(Shape{{'N', mine}, {'C', 1}}));
     for (Index i = 0; i < mine; ++i) x.set(i, own[i]);
     const auto numbers = [&](Index each) { return norm_numbers(x, each, 1, 1, MemoryClass::workspace); };
-    const Tensor centers = numbers(1), sums = numbers(2);
-    backend.channel_centers(x, centers, {});
-    backend.channel_sums(x, centers, sums, {});
-    backend.norm_moments(sums, centers, mine, count, moments.emplace_back(numbers(4)), {});
+    const Tensor sums = numbers(2);
+    backend.channel_sums(x, 1, sums, {});
+    backend.norm_moments(x, sums, mine, count, moments.emplace_back(numbers(4)), {});
   }
   return moments;
 }
@@ -126,7 +125,8 @@ void expect_as_two_passes(Backend& backend, const Part& part, F&& value) {
   backend.norm_forward(x, statistics, scale, shift, false, y, {});
   backend.channel_gradient_sums(x, dy, statistics, sums, {});
   backend.group_channels(sums, scale, grouped, {});
-  backend.norm_backward(x, dy, statistics, grouped, true, scale, shape.volume() / (shape.parts * shape.groups), dx, {});
+  backend.norm_backward(x, dy, statistics, grouped, true, scale, shape.volume() / (shape.parts * shape.groups), dx, {},
+                        {});
   for (Index i = 0; i < shape.volume(); ++i) {
     const auto at = static_cast<std::size_t>(i);
     const bool wide = part.dtype == DType::f64;
@@ -166,6 +166,28 @@ void on_all(std::initializer_list<DType> dtypes, F&& f) {
 }
 
 // The variance is right to (1 + p^2) 2^-93 mean^2 beside the rounding of double, on p ranks that have any shares.
+// One of the elements from which the center comes may lie far from all others.
+TEST(NormMean, OneElementMayLieFarAway) {
+  const Random random(6, 2);
+  for (const auto& backend : backends_of(DType::f64))
+    for (const double far : {1e2, 1e4, -1e6}) {
+      SCOPED_TRACE(fmt::format("{}: {} deviations away", backend->name(), far));
+      std::vector<std::vector<double>> all(1);
+      for (Index i = 0; i < 1000; ++i) all[0].push_back(1e3 + random.normal(i));
+      all[0][0] += far;
+      const auto [right_mean, right_variance] = by_two_passes(all);
+      const Tensor x(DType::f64, "NC", Box(Shape{{'N', 1000}, {'C', 1}}));
+      for (Index i = 0; i < 1000; ++i) x.set(i, all[0][i]);
+      const Tensor steps = norm_numbers(x, 3, 1, 1, MemoryClass::workspace), at_once = steps.like(steps.box());
+      backend->norm_statistics(moments_of(*backend, all)[0], 1000, 0.1, {}, steps, {});
+      backend->channel_statistics(x, 0.1, {}, at_once, {});
+      for (const Tensor& found : {steps, at_once}) {
+        EXPECT_NEAR(found.get(0), static_cast<double>(right_mean), 1e-12);
+        EXPECT_NEAR(found.get(1), static_cast<double>(right_variance), 1e-13 * static_cast<double>(right_variance));
+      }
+    }
+}
+
 TEST(NormMean, MomentsAddUpInAnyOrder) {
   const Random random(4, 1);
   const auto drawn = [&](Index ranks, Index most) {

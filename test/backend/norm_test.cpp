@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
 
 namespace partita {
 namespace {
@@ -73,7 +76,20 @@ TEST_P(Norm, SumsAreThoseOfEachPartAndChannel) {
         const Tensor x = random.tensor(GetParam(), dims, box), dy = random.tensor(GetParam(), dims, box);
         for (const Index groups : groups_of(channels)) {
           const Tensor statistics = drawn_numbers(random, x, 3, parts, groups),
-                       centers = drawn_numbers(random, x, 1, parts, groups);
+                       centers = norm_numbers(x, 1, parts, groups, MemoryClass::workspace);
+          std::vector<std::map<Index, double>> elements(static_cast<std::size_t>(centers.volume()));
+          naive::for_elements(x, [&](const naive::At& at, Index i) {
+            const Index part = parts == 1 ? 0 : at[0] - box[0].lo, group = (at[1] - box[1].lo) / (channels / groups);
+            elements[part * groups + group][i] = x.get(i);
+          });
+          for (std::size_t k = 0; k < elements.size(); ++k) {  // the median of three that are evenly spread
+            const auto count = static_cast<std::ptrdiff_t>(elements[k].size());
+            if (count == 0) continue;
+            std::array<double, 3> three{};
+            for (std::ptrdiff_t i = 0; i < 3; ++i) three[i] = std::next(elements[k].begin(), i * count / 3)->second;
+            std::sort(three.begin(), three.end());
+            centers.set(static_cast<Index>(k), three[1]);
+          }
           const Tensor sums = norm_numbers(x, 2, parts, channels, MemoryClass::workspace),
                        gradient = sums.like(sums.box());
           const Tensor sum = sums.like(sums.box()), of_dy = sums.like(sums.box());
@@ -89,7 +105,7 @@ TEST_P(Norm, SumsAreThoseOfEachPartAndChannel) {
             add(of_dy, 0, at, dy.get(i));
             add(of_dy, 1, at, dy.get(i) * xhat);
           });
-          backend->channel_sums(x, centers, sums, {});
+          backend->channel_sums(x, groups, sums, {});
           backend->channel_gradient_sums(x, dy, statistics, gradient, {});
           for (Index i = 0; i < sums.volume(); ++i) {
             EXPECT_NEAR(sums.get(i), sum.get(i), 1e-12);
@@ -100,40 +116,33 @@ TEST_P(Norm, SumsAreThoseOfEachPartAndChannel) {
   }
 }
 
-// Up to 16 elements: their mean, to the last bit if they are equal. More: a mean of some of them.
-TEST_P(Norm, CentersAreMeansOfElements) {
+// Statistics at once are those in steps, to the last bit.
+TEST_P(Norm, StatisticsAtOnceAreThoseInSteps) {
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
     Generator random(6);
     for (const Box& box : boxes())
-      for (const Index parts : parts_of(box))
-        for (const Index groups : groups_of(box.extent(1))) {
-          SCOPED_TRACE(fmt::format("{} in {} parts and {} groups", box.print(), parts, groups));
-          const Tensor x = random.tensor(GetParam(), names[box.dims()], box);
-          const Tensor centers = norm_numbers(x, 1, parts, groups, MemoryClass::workspace), equal = x.like(box);
-          std::vector<std::vector<double>> values(static_cast<std::size_t>(centers.volume()));
-          naive::for_elements(x, [&](const naive::At& at, Index i) {
-            const Index part = parts == 1 ? 0 : at[0] - box[0].lo;
-            const Index group = (at[1] - box[1].lo) / (box.extent(1) / groups);
-            values[part * groups + group].push_back(x.get(i));
-            equal.set(i, 1000.1 + static_cast<double>(part * groups + group));
-          });
-          backend->channel_centers(x, centers, {});
-          for (std::size_t k = 0; k < values.size(); ++k) {
-            const double found = centers.get(static_cast<Index>(k)), count = static_cast<double>(values[k].size());
-            if (values[k].empty()) {
-              EXPECT_EQ(found, 0);
-            } else if (values[k].size() <= 16) {
-              EXPECT_NEAR(found, std::accumulate(values[k].begin(), values[k].end(), 0.0) / count, 1e-14);
-            } else {
-              EXPECT_GT(found, *std::min_element(values[k].begin(), values[k].end()));
-              EXPECT_LT(found, *std::max_element(values[k].begin(), values[k].end()));
-            }
-          }
-          backend->channel_centers(equal, centers, {});
-          naive::for_elements(
-              equal, [&](const naive::At& at, Index i) { EXPECT_EQ(number(centers, 0, at, box), equal.get(i)); });
-        }
+      for (const Index parts : parts_of(box)) {
+        SCOPED_TRACE(fmt::format("{} in {} parts", box.print(), parts));
+        const Tensor x = random.tensor(GetParam(), names[box.dims()], box);
+        const Index channels = box.extent(1), count = x.volume() / std::max<Index>(parts * channels, 1);
+        const auto numbers = [&](Index each) { return norm_numbers(x, each, parts, channels, MemoryClass::workspace); };
+        const Tensor sums = numbers(2), moments = numbers(4), in_steps = numbers(3), at_once = numbers(3);
+        std::vector<Tensor> running;
+        for (int i = 0; i < 4; ++i) running.push_back(test::tensor(DType::f32, "C", Box(Shape{{'C', channels}})));
+        for (const Tensor& each : running)
+          for (Index c = 0; c < channels; ++c) each.set(c, 0.5);
+        const auto to = [&](std::size_t first) {
+          return parts == 1 ? RunningStatistics{running[first], running[first + 1], 0.75, 0.25} : RunningStatistics();
+        };
+        backend->channel_sums(x, channels, sums, {});
+        backend->norm_moments(x, sums, count, count, moments, {});
+        backend->norm_statistics(moments, count, 0.1, to(0), in_steps, {});
+        backend->channel_statistics(x, 0.1, to(2), at_once, {});
+        for (Index i = 0; i < at_once.volume(); ++i) EXPECT_EQ(at_once.get(i), in_steps.get(i));
+        for (Index c = 0; c < channels; ++c)
+          for (std::size_t which : {0, 1}) EXPECT_EQ(running[2 + which].get(c), running[which].get(c));
+      }
   }
 }
 
@@ -185,7 +194,7 @@ TEST_P(Norm, ForwardAndBackwardAreTheirFormulas) {
                          sums = drawn_numbers(random, x, 2, parts, groups), y = x.like(box), dx = x.like(box);
             constexpr Index count = 7;
             backend->norm_forward(x, statistics, scale, shift, false, y, {});
-            backend->norm_backward(x, dy, statistics, sums, scaled, scale, count, dx, {});
+            backend->norm_backward(x, dy, statistics, sums, scaled, scale, count, dx, {}, {});
             naive::for_elements(x, [&](const naive::At& at, Index i) {
               const double g = scale.get(at[1] - box[1].lo), r = number(statistics, 2, at, box);
               const double xhat = (x.get(i) - number(statistics, 0, at, box)) * r;
@@ -223,7 +232,7 @@ TEST_P(Norm, ReluIsComputedWithIt) {
           sums.push_back(norm_numbers(x, 2, parts, groups, MemoryClass::workspace));
           dx.push_back(x.like(box));
           backend->channel_gradient_sums(x, gradient, statistics, sums.back(), {});
-          backend->norm_backward(x, gradient, statistics, totals, false, scale, 7, dx.back(), {});
+          backend->norm_backward(x, gradient, statistics, totals, false, scale, 7, dx.back(), {}, {});
         }
         for (Index i = 0; i < sums[0].volume(); ++i)
           ASSERT_NEAR(sums[0].get(i), sums[1].get(i), 1e-13 * (1 + std::abs(sums[1].get(i))));
@@ -259,7 +268,7 @@ TEST(NormNumbers, GroupsAndPartsAddUp) {
         const Tensor other = total.like(total.box());
         for (const Write write : {Write::over, Write::add}) {
           for (Index c = 0; c < channels; ++c) total.set(c, 5), other.set(c, -7);
-          backend->norm_weight_gradients(sums, total, other, write, {});
+          backend->norm_weight_gradients({sums, total, other, write}, {});
           for (Index c = 0; c < channels; ++c) {
             double of_scale = write == Write::add ? 5 : 0, of_shift = write == Write::add ? -7 : 0;
             for (Index n = 0; n < parts; ++n) of_scale += sums.at({1, n, c}), of_shift += sums.at({0, n, c});
@@ -268,6 +277,35 @@ TEST(NormNumbers, GroupsAndPartsAddUp) {
           }
         }
       }
+  }
+}
+
+// With dx, if the layer's backward computes both.
+TEST_P(Norm, WeightGradientsComeWithDx) {
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(9);
+    for (const Box& box : boxes())
+      for (const Index parts : parts_of(box))
+        for (const DType dtype : {GetParam(), DType::f64})
+          for (const Write write : {Write::over, Write::add}) {
+            SCOPED_TRACE(fmt::format("{} in {} parts, {}", box.print(), parts, name(dtype)));
+            const Index channels = box.extent(1);
+            const Tensor x = random.tensor(GetParam(), names[box.dims()], box), apart = x.like(box), dx = x.like(box);
+            const Tensor scale = random.tensor(GetParam(), "C", Box(Shape{{'C', channels}}));
+            const Tensor statistics = drawn_numbers(random, x, 3, parts, channels),
+                         sums = drawn_numbers(random, x, 2, parts, channels);
+            std::vector<Tensor> dw;
+            for (int i = 0; i < 4; ++i) dw.push_back(test::tensor(dtype, "C", scale.box()));
+            for (const Tensor& each : dw)
+              for (Index c = 0; c < channels; ++c) each.set(c, 0.75);
+            backend->norm_weight_gradients({sums, dw[0], dw[1], write}, {});
+            backend->norm_backward(x, x, statistics, sums, false, scale, 7, apart, {}, {});
+            backend->norm_backward(x, x, statistics, sums, false, scale, 7, dx, {sums, dw[2], dw[3], write}, {});
+            for (Index i = 0; i < x.volume(); ++i) EXPECT_EQ(dx.get(i), apart.get(i));
+            for (Index c = 0; c < channels; ++c)
+              for (std::size_t which : {0, 1}) EXPECT_EQ(dw[2 + which].get(c), dw[which].get(c));
+          }
   }
 }
 
@@ -305,22 +343,21 @@ TEST(NormNumbers, StatisticsAreTheirFormulas) {
     SCOPED_TRACE(backend->name());
     const Tensor x = test::tensor(DType::f64, "NC", Box(Shape{{'N', 2}, {'C', 3}}));
     const Tensor sums = norm_numbers(x, 2, 2, 3, MemoryClass::workspace),
-                 centers = norm_numbers(x, 1, 2, 3, MemoryClass::workspace),
                  moments = norm_numbers(x, 4, 2, 3, MemoryClass::workspace),
                  found = norm_numbers(x, 3, 2, 3, MemoryClass::workspace);
     const std::array first{6.0, 0.0, -3.0, 9.0, 3.0, 0.3}, second{18.0, 6.0, 3.0, 26.0, 3.0 - 1e-15, 12.0};
     for (Index i = 0; i < 6; ++i) {
       sums.set(i, first[i]);
       sums.set(i + 6, second[i]);
-      centers.set(i, static_cast<double>(i) - 2);
+      x.set(i, static_cast<double>(i) - 2);  // the center: each part and channel has one element
     }
     for (const Index count : {3, 0}) {
-      backend->norm_moments(sums, centers, count, count, moments, {});
+      backend->norm_moments(x, sums, count, count, moments, {});
       backend->norm_statistics(moments, count, 0.25, {}, found, {});
       for (Index i = 0; i < 6; ++i) {
         const double d = count == 0 ? 0 : first[i] / 3;
         const double variance = count == 0 ? 1 : std::max(second[i] / 3 - d * d, 0.0);
-        EXPECT_DOUBLE_EQ(found.get(i), count == 0 ? 0 : centers.get(i) + d);
+        EXPECT_DOUBLE_EQ(found.get(i), count == 0 ? 0 : x.get(i) + d);
         EXPECT_NEAR(found.get(i + 6), variance, 1e-15);
         EXPECT_GE(found.get(i + 6), 0);
         EXPECT_NEAR(found.get(i + 12), 1 / std::sqrt(variance + 0.25), 1e-15);
@@ -354,16 +391,15 @@ TEST(NormNumbers, ThereMayBeNoChannels) {
     const Tensor x = test::tensor(DType::f32, "NCH", Box(Shape{{'N', 2}, {'C', 0}, {'H', 3}})), y = x.like(x.box());
     const Tensor none = test::tensor(DType::f32, "C", Box(Shape{{'C', 0}}));
     const Tensor sums = norm_numbers(x, 2, 1, 0, MemoryClass::workspace),
-                 centers = norm_numbers(x, 1, 1, 0, MemoryClass::workspace),
                  moments = norm_numbers(x, 4, 1, 0, MemoryClass::workspace),
                  of = norm_numbers(x, 3, 1, 0, MemoryClass::workspace);
-    backend->channel_centers(x, centers, {});
-    backend->channel_sums(x, centers, sums, {});
-    backend->norm_moments(sums, centers, 6, 6, moments, {});
+    backend->channel_sums(x, 0, sums, {});
+    backend->norm_moments(x, sums, 6, 6, moments, {});
+    backend->channel_statistics(x, 0.1, {}, of, {});
     backend->norm_statistics(moments, 6, 0.1, {}, of, {});
     backend->norm_forward(x, of, none, none, false, y, {});
     backend->channel_gradient_sums(x, y, of, sums, {});
-    backend->norm_backward(x, y, of, sums, false, none, 6, y, {});
+    backend->norm_backward(x, y, of, sums, false, none, 6, y, {}, {});
     EXPECT_EQ(y.volume(), 0);
   }
 }
@@ -383,7 +419,7 @@ struct BatchNorm {
   Tensor gradient(const Tensor& x, const Tensor& dy) const {
     const Tensor sums = norm_numbers(x, 2, 1, x.extent('C'), MemoryClass::workspace), dx = x.like(x.box());
     backend.channel_gradient_sums(x, dy, statistics, sums, {});
-    backend.norm_backward(x, dy, statistics, sums, false, scale, x.volume() / x.extent('C'), dx, {});
+    backend.norm_backward(x, dy, statistics, sums, false, scale, x.volume() / x.extent('C'), dx, {}, {});
     return dx;
   }
 };

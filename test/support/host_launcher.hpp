@@ -19,6 +19,8 @@ class HostLauncher {
   void for_elements(const Stack& size, const F& f, Stream) const {
     each_column(size, [&](Index part, Index column) {
       const auto g = f.column(part, column);
+      if constexpr (HasOnce<F>)
+        if (size.rows > 0) f.once(part, column);
       for (Index row = 0; row < size.rows; ++row) {
         const Index at = size.offset(part, row, column);
         f.out[at] = value_at(f, g, row, at);

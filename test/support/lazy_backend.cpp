@@ -118,13 +118,14 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "pool_backward", {dy, picked}, {dx});
     Kernels::pool_backward(pooling, dy, picked, dx, part, stream);
   }
-  void channel_centers(const Tensor& x, const Tensor& centers, Stream stream) override {
-    const Touching touching(*declared_, "channel_centers", {x}, {centers});
-    Kernels::channel_centers(x, centers, stream);
+  void channel_sums(const Tensor& x, Index groups, const Tensor& sums, Stream stream) override {
+    const Touching touching(*declared_, "channel_sums", {x}, {sums});
+    Kernels::channel_sums(x, groups, sums, stream);
   }
-  void channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) override {
-    const Touching touching(*declared_, "channel_sums", {x, centers}, {sums});
-    Kernels::channel_sums(x, centers, sums, stream);
+  void channel_statistics(const Tensor& x, double epsilon, const RunningStatistics& running, const Tensor& statistics,
+                          Stream stream) override {
+    const Touching touching(*declared_, "channel_statistics", {x}, {statistics, running.mean, running.variance});
+    Kernels::channel_statistics(x, epsilon, running, statistics, stream);
   }
   void channel_gradient_sums(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics, const Tensor& sums,
                              Stream stream) override {
@@ -135,15 +136,14 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "group_channels", {sums, scale}, {grouped});
     Kernels::group_channels(sums, scale, grouped, stream);
   }
-  void norm_weight_gradients(const Tensor& sums, const Tensor& dscale, const Tensor& dshift, Write write,
-                             Stream stream) override {
-    const Touching touching(*declared_, "norm_weight_gradients", {sums}, {dscale, dshift});
-    Kernels::norm_weight_gradients(sums, dscale, dshift, write, stream);
+  void norm_weight_gradients(const NormWeightGradients& to, Stream stream) override {
+    const Touching touching(*declared_, "norm_weight_gradients", {to.sums}, {to.dscale, to.dshift});
+    Kernels::norm_weight_gradients(to, stream);
   }
-  void norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count, const Tensor& moments,
+  void norm_moments(const Tensor& x, const Tensor& sums, Index own, Index count, const Tensor& moments,
                     Stream stream) override {
-    const Touching touching(*declared_, "norm_moments", {sums, centers}, {moments});
-    Kernels::norm_moments(sums, centers, own, count, moments, stream);
+    const Touching touching(*declared_, "norm_moments", {x, sums}, {moments});
+    Kernels::norm_moments(x, sums, own, count, moments, stream);
   }
   void norm_statistics(const Tensor& moments, Index count, double epsilon, const RunningStatistics& running,
                        const Tensor& statistics, Stream stream) override {
@@ -161,9 +161,11 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     Kernels::norm_forward(x, statistics, scale, shift, relu, y, stream);
   }
   void norm_backward(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics, const Tensor& sums,
-                     bool scaled, const Tensor& scale, Index count, const Tensor& dx, Stream stream) override {
-    const Touching touching(*declared_, "norm_backward", {x, dy.dy, dy.y, statistics, sums, scale}, {dx});
-    Kernels::norm_backward(x, dy, statistics, sums, scaled, scale, count, dx, stream);
+                     bool scaled, const Tensor& scale, Index count, const Tensor& dx,
+                     const NormWeightGradients& weights, Stream stream) override {
+    const Touching touching(*declared_, "norm_backward", {x, dy.dy, dy.y, statistics, sums, scale, weights.sums},
+                            {dx, weights.dscale, weights.dshift});
+    Kernels::norm_backward(x, dy, statistics, sums, scaled, scale, count, dx, weights, stream);
   }
   void spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) override {
     const Touching touching(*declared_, "spatial_sum", {x}, {y});

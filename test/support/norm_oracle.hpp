@@ -26,13 +26,12 @@ struct NormShape {
 inline Tensor statistics_of(Backend& backend, const Tensor& x, Index parts, Index groups, double epsilon) {
   const Index channels = x.extent('C');
   const auto numbers = [&](Index count, Index of) { return norm_numbers(x, count, parts, of, MemoryClass::workspace); };
-  const Tensor centers = numbers(1, groups), sums = numbers(2, channels), grouped = numbers(2, groups),
-               moments = numbers(4, groups), statistics = numbers(3, groups);
-  backend.channel_centers(x, centers, {});
-  backend.channel_sums(x, centers, sums, {});
+  const Tensor sums = numbers(2, channels), grouped = numbers(2, groups), moments = numbers(4, groups),
+               statistics = numbers(3, groups);
+  backend.channel_sums(x, groups, sums, {});
   backend.group_channels(sums, {}, grouped, {});
   const Index count = x.volume() / std::max<Index>(parts * groups, 1);
-  backend.norm_moments(grouped, centers, count, count, moments, {});
+  backend.norm_moments(x, grouped, count, count, moments, {});
   backend.norm_statistics(moments, count, epsilon, {}, statistics, {});
   return statistics;
 }

@@ -71,6 +71,12 @@ struct RunningStatistics {
   Tensor mean, variance;  ///< of one dtype; empty if there are none
   double keep = 1, add = 0;
 };
+/// Where the gradients of scale and shift of a normalization go, and the sums from which they come
+/// (Backend::channel_gradient_sums); without sums, none are wanted.
+struct NormWeightGradients {
+  Tensor sums, dscale, dshift;
+  Write write = Write::add;
+};
 /// Returns what a variance of `count` elements is multiplied by so that it is unbiased.
 constexpr double unbiased(Index count) {
   return count > 1 ? static_cast<double>(count) / static_cast<double>(count - 1) : 1;
@@ -80,9 +86,6 @@ constexpr double unbiased(Index count) {
 /// algorithm that is chosen for the half. Half a batch needs less scratch memory, so that a faster algorithm may fit;
 /// a half may be halved again (Oyama et al., "Accelerating Deep Learning Frameworks with Micro-Batches", 2018).
 constexpr std::string_view two_halves = "two halves";
-
-/// The most elements of which Backend::channel_centers takes the mean.
-constexpr Index center_samples = 16;
 
 /// The local kernels of one rank. A tensor carries its box in global coordinates, and the boxes define every operator:
 /// it computes exactly the elements in its output's box. Outside its box a tensor counts as zero (for maximum pooling:
@@ -161,32 +164,31 @@ class Backend {
   // normalization) or one sample (group normalization). C is the number of x's channels, or of groups of as many
   // neighboring channels. With r = 1/sqrt(variance + epsilon) and xhat = (x - mean) * r:
 
-  /// centers[0,n,g] = a number near the mean of part n and group g (or channel): the mean of at most
-  /// `center_samples` evenly spread elements, or 0 if there is none. Equal elements give exactly their value.
-  virtual void channel_centers(const Tensor& x, const Tensor& centers, Stream stream) = 0;
-  /// With the deviation d of x from the center of its part and group: sums[0,n,c] = sum of d, sums[1,n,c] = sum of d^2,
-  /// over the elements of part n that have channel c. Squares of x itself would lose the variance in their rounding if
-  /// the mean is large. Any center near the data keeps it.
-  virtual void channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) = 0;
+  /// With the deviation d of x from a center of its part and group, the median of three of their elements: sums[0,n,c]
+  /// = sum of d, sums[1,n,c] = sum of d^2, over the elements of part n that have channel c. `groups` is the number of
+  /// groups of channels. Squares of x itself would lose the variance in their rounding if the mean is large.
+  virtual void channel_sums(const Tensor& x, Index groups, const Tensor& sums, Stream stream) = 0;
   /// sums[0,n,c] = sum of dy, sums[1,n,c] = sum of dy * xhat
   virtual void channel_gradient_sums(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics,
                                      const Tensor& sums, Stream stream) = 0;
   /// grouped[s,n,g] = sum over the channels c of group g of scale[c] * sums[s,n,c]; without `scale` if it is empty
   virtual void group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) = 0;
-  /// From channel_gradient_sums: dscale[c] = sum over the parts n of sums[1,n,c], dshift[c] = sum over n of
-  /// sums[0,n,c]; or += with Write::add.
-  virtual void norm_weight_gradients(const Tensor& sums, const Tensor& dscale, const Tensor& dshift, Write write,
-                                     Stream stream) = 0;
-  /// moments[0] + moments[1] = sum of x, moments[2] + moments[3] = sum of x^2, from channel_sums over `own` elements
-  /// each and their centers. All ranks together have `count` elements: the four numbers add up over ranks, in any
-  /// order, and keep the variance.
-  virtual void norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count, const Tensor& moments,
+  /// dscale[c] = sum over the parts n of sums[1,n,c], dshift[c] = sum over n of sums[0,n,c]; or += with Write::add.
+  virtual void norm_weight_gradients(const NormWeightGradients& to, Stream stream) = 0;
+  /// moments[0] + moments[1] = sum of x, moments[2] + moments[3] = sum of x^2, from channel_sums of x over `own`
+  /// elements each. All ranks together have `count` elements: the four numbers add up over ranks, in any order, and
+  /// keep the variance.
+  virtual void norm_moments(const Tensor& x, const Tensor& sums, Index own, Index count, const Tensor& moments,
                             Stream stream) = 0;
   /// statistics[0] = mean, statistics[1] = variance, statistics[2] = r, from norm_moments of `count` elements each. If
   /// `count` is 0, the mean is 0 and the variance is 1. Advances the running statistics, if there are any; then there
   /// is one part.
   virtual void norm_statistics(const Tensor& moments, Index count, double epsilon, const RunningStatistics& running,
                                const Tensor& statistics, Stream stream) = 0;
+  /// channel_sums, norm_moments and norm_statistics at once, where each channel of x has statistics of its own and no
+  /// other rank adds to them.
+  virtual void channel_statistics(const Tensor& x, double epsilon, const RunningStatistics& running,
+                                  const Tensor& statistics, Stream stream) = 0;
   /// The same numbers from a mean and a variance of each channel, for one part.
   virtual void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
                                 Stream stream) = 0;
@@ -194,9 +196,10 @@ class Backend {
   virtual void norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift,
                             bool relu, const Tensor& y, Stream stream) = 0;
   /// dx = r * (scale[c] * dy - (first + xhat * second) / count). first and second are sums[0] and sums[1] if these are
-  /// sums of scale * dy (`scaled`), else scale[c] times them.
+  /// sums of scale * dy (`scaled`), else scale[c] times them. Also computes `weights`, if any are wanted.
   virtual void norm_backward(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics, const Tensor& sums,
-                             bool scaled, const Tensor& scale, Index count, const Tensor& dx, Stream stream) = 0;
+                             bool scaled, const Tensor& scale, Index count, const Tensor& dx,
+                             const NormWeightGradients& weights, Stream stream) = 0;
 
   /// y[n,c] = scale * sum over space of x[n,c,...]; y is N C
   virtual void spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) = 0;

@@ -62,8 +62,8 @@ class Request {
   Request& operator=(Request&& other);  // NOLINT(performance-noexcept-move-constructor): waiting may fail
   ~Request();
 
-  /// What the stream runs later may use the buffers again. On the CPU's stream, which runs everything at once, this
-  /// waits until the communication is complete. Throws CommunicationError if the communication failed.
+  /// After this call, later work in the stream may use the buffers. On the CPU's stream, which runs everything at once,
+  /// the call waits until the communication is complete. Throws CommunicationError if the communication failed.
   void wait(Stream stream = {});
   /// Advances the communication as far as possible without waiting. Transports without a thread of their own move data
   /// only while they are called.

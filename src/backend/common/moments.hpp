@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/host_device.hpp"
+#include "partita/base/types.hpp"
 
 #include <array>
 #include <bit>
@@ -35,6 +36,16 @@ PARTITA_HOST_DEVICE inline TwoDoubles operator+(const TwoDoubles& a, const TwoDo
 PARTITA_HOST_DEVICE inline TwoDoubles operator*(const TwoDoubles& a, double b) {
   const TwoDoubles high = exact_product(a.high, b);
   return exact_sum(high.high, std::fma(a.low, b, high.low));
+}
+
+/// Returns the center about which a rank sums `elements` elements: the median of three that are evenly spread, so that
+/// a single one far from the others does no harm; 0 if there are none. element(i) returns element i.
+template <class Element>
+PARTITA_HOST_DEVICE double center_of_sums(Index elements, const Element& element) {
+  if (elements == 0) return 0;
+  const double a = element(0), b = element(elements / 3), c = element(2 * elements / 3);
+  const double low = a < b ? a : b, high = a < b ? b : a;
+  return c < low ? low : c > high ? high : c;
 }
 
 /// The sums of d and of d² over some elements.
@@ -75,10 +86,11 @@ struct MeanAndVariance {
   double mean, variance;
 };
 
-/// Returns the statistics of `count` > 0 numbers from sums of shared_moments. The variance is the mean of d^2 less the
-/// square of the mean of d, with d = x - mean, as far as one double holds the mean. Rounding may leave less than 0,
-/// which counts as 0; NaN stays.
-PARTITA_HOST_DEVICE inline MeanAndVariance of_moments(const std::array<double, 4>& sums, double count) {
+/// Returns the statistics of `count` numbers from sums of shared_moments: a mean of 0 and a variance of 1 if there are
+/// none. The variance is the mean of d^2 less the square of the mean of d, with d = x - mean, as far as one double
+/// holds the mean. Rounding may leave less than 0, which counts as 0; NaN stays.
+PARTITA_HOST_DEVICE inline MeanAndVariance statistics_of(const std::array<double, 4>& sums, double count) {
+  if (!(count > 0)) return {0, 1};
   const Moments about_zero{exact_sum(sums[0], sums[1]), exact_sum(sums[2], sums[3])};
   const double mean = about_zero.first.high / count;
   const Moments about_mean = moved(about_zero, count, -mean);

@@ -28,23 +28,24 @@ class ReferenceBackend : public Backend {
   void pool_backward(const Pooling& pooling, const Tensor& dy, const Tensor& picked, const Tensor& dx, const Box& part,
                      Stream stream) override;
 
-  void channel_centers(const Tensor& x, const Tensor& centers, Stream stream) override;
-  void channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) override;
+  void channel_sums(const Tensor& x, Index groups, const Tensor& sums, Stream stream) override;
   void channel_gradient_sums(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics, const Tensor& sums,
                              Stream stream) override;
   void group_channels(const Tensor& sums, const Tensor& scale, const Tensor& grouped, Stream stream) override;
-  void norm_weight_gradients(const Tensor& sums, const Tensor& dscale, const Tensor& dshift, Write write,
-                             Stream stream) override;
-  void norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count, const Tensor& moments,
+  void norm_weight_gradients(const NormWeightGradients& to, Stream stream) override;
+  void norm_moments(const Tensor& x, const Tensor& sums, Index own, Index count, const Tensor& moments,
                     Stream stream) override;
   void norm_statistics(const Tensor& moments, Index count, double epsilon, const RunningStatistics& running,
                        const Tensor& statistics, Stream stream) override;
+  void channel_statistics(const Tensor& x, double epsilon, const RunningStatistics& running, const Tensor& statistics,
+                          Stream stream) override;
   void given_statistics(const Tensor& mean, const Tensor& variance, double epsilon, const Tensor& statistics,
                         Stream stream) override;
   void norm_forward(const Tensor& x, const Tensor& statistics, const Tensor& scale, const Tensor& shift, bool relu,
                     const Tensor& y, Stream stream) override;
   void norm_backward(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics, const Tensor& sums,
-                     bool scaled, const Tensor& scale, Index count, const Tensor& dx, Stream stream) override;
+                     bool scaled, const Tensor& scale, Index count, const Tensor& dx,
+                     const NormWeightGradients& weights, Stream stream) override;
 
   void spatial_sum(const Tensor& x, double scale, const Tensor& y, Stream stream) override;
   void spatial_spread(const Tensor& dy, double scale, const Tensor& dx, Stream stream) override;

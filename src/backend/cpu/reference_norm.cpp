@@ -125,6 +125,45 @@ std::vector<double> by_channel(const double* of_groups, Index groups, Index chan
   return values;
 }
 
+/// The center about which a group of a part is summed.
+template <class T>
+double center_of_group(const T* part, const NormParts& size, Index group) {
+  return center_of_sums(size.rows * size.a_group, [&](Index i) {
+    return static_cast<double>(part[i / size.a_group * size.channels + group * size.a_group + i % size.a_group]);
+  });
+}
+
+/// Adds the deviations of a part's elements, and their squares, by channel.
+template <class T>
+void sum_part(const T* part, const NormParts& size, double* first, double* second) {
+  std::vector<double> centers(static_cast<std::size_t>(size.channels));
+  for (Index c = 0; c < size.channels; c += size.a_group)
+    std::fill_n(centers.begin() + c, size.a_group, center_of_group(part, size, c / size.a_group));
+  in_fours(size.rows, [&](Index row, auto rows) {
+    sum_rows<rows>(size.channels, part + row * size.channels, centers.data(), first, second);
+  });
+}
+
+void keep_statistics(const MeanAndVariance& of, double epsilon, const Numbers& to, Index i) {
+  to.of(0, 0)[i] = of.mean;
+  to.of(1, 0)[i] = of.variance;
+  to.of(2, 0)[i] = 1 / std::sqrt(of.variance + epsilon);
+}
+
+/// Advances the running statistics, if there are any, by those of `count` elements.
+void advance(const RunningStatistics& running, const Numbers& by, Index count) {
+  if (!running.mean) return;
+  check_one_part(by);
+  const std::array<double, 2> factors{1, unbiased(count)};
+  Index s = 0;
+  for (const Tensor& kept : {running.mean, running.variance}) {
+    check_channels(kept, by.channels);
+    for (Index c = 0; c < by.channels; ++c)
+      kept.set(c, running.keep * kept.get(c) + running.add * (factors[s] * by.of(s, 0)[c]));
+    ++s;
+  }
+}
+
 std::vector<double> values_of(const Tensor& vector) {
   std::vector<double> values(static_cast<std::size_t>(vector.volume()));
   for (std::size_t c = 0; c < values.size(); ++c) values[c] = vector.get(static_cast<Index>(c));
@@ -140,40 +179,14 @@ std::vector<A> to_accumulators(const std::vector<double>& values) {
 
 }  // namespace
 
-void ReferenceBackend::channel_centers(const Tensor& x, const Tensor& centers, Stream) {
-  const Numbers to(centers, 1);
-  const NormParts size = norm_parts(x, to);
-  const Index a_group = size.a_group, elements = size.rows * a_group, samples = std::min(elements, center_samples);
-  dispatch_float(x.dtype(), [&](auto t) {
-    for (Index part = 0; part < size.parts; ++part) {
-      const auto* values = x.as<decltype(t)>() + first_of(size, part);
-      double* sums = to.of(0, part);
-      std::fill_n(sums, to.channels, 0.0);
-      for (Index k = 0; k < samples; ++k) {
-        const Index i = k * elements / samples;
-        const auto* value = values + i / a_group * size.channels + i % a_group;
-        for (Index g = 0; g < to.channels; ++g)
-          sums[g] += static_cast<double>(value[g * a_group]) - static_cast<double>(values[g * a_group]);
-      }
-      for (Index g = 0; g < to.channels; ++g)
-        if (samples > 0) sums[g] = static_cast<double>(values[g * a_group]) + sums[g] / static_cast<double>(samples);
-    }
-  });
-}
-
-void ReferenceBackend::channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) {
-  const Numbers to(sums, 2), of(centers, 1);
-  const NormParts size = norm_parts(x, of);
+void ReferenceBackend::channel_sums(const Tensor& x, Index groups, const Tensor& sums, Stream stream) {
+  const Numbers to(sums, 2);
+  const NormParts size = norm_parts(x, {to.parts, groups});
   check_sums(to, size);
   sums.zero(stream);
   dispatch_float(x.dtype(), [&](auto t) {
-    for (Index part = 0; part < size.parts; ++part) {
-      const auto center = by_channel(of.of(0, part), of.channels, size.channels);
-      in_fours(size.rows, [&](Index row, auto rows) {
-        sum_rows<rows>(size.channels, x.as<decltype(t)>() + first_of(size, part) + row * size.channels, center.data(),
-                       to.of(0, part), to.of(1, part));
-      });
-    }
+    for (Index part = 0; part < size.parts; ++part)
+      sum_part(x.as<decltype(t)>() + first_of(size, part), size, to.of(0, part), to.of(1, part));
   });
 }
 
@@ -217,31 +230,34 @@ void ReferenceBackend::group_channels(const Tensor& sums, const Tensor& scale, c
                  [&](Index c, Index g) { to.of(s, part)[g] += from.of(s, part)[c] * factors[c]; });
 }
 
-void ReferenceBackend::norm_weight_gradients(const Tensor& sums, const Tensor& dscale, const Tensor& dshift,
-                                             Write write, Stream) {
-  const Numbers from(sums, 2);
+void ReferenceBackend::norm_weight_gradients(const NormWeightGradients& to, Stream) {
+  const Numbers from(to.sums, 2);
   Index s = 0;
-  for (const Tensor& total : {dshift, dscale}) {
+  for (const Tensor& total : {to.dshift, to.dscale}) {
     check_channels(total, from.channels);
     for (Index c = 0; c < from.channels; ++c) {
       double sum = 0;
       for (Index part = 0; part < from.parts; ++part) sum += from.of(s, part)[c];
-      total.set(c, (write == Write::add ? total.get(c) : 0) + sum);
+      total.set(c, (to.write == Write::add ? total.get(c) : 0) + sum);
     }
     ++s;
   }
 }
 
-void ReferenceBackend::norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count,
-                                    const Tensor& moments, Stream) {
-  const Numbers from(sums, 2), about(centers, 1), to(moments, 4);
+void ReferenceBackend::norm_moments(const Tensor& x, const Tensor& sums, Index own, Index count, const Tensor& moments,
+                                    Stream) {
+  const Numbers from(sums, 2), to(moments, 4);
   check_same(from, to);
-  check_same(about, to);
+  const NormParts size = norm_parts(x, to);
   const auto mine = static_cast<double>(own), all = static_cast<double>(count);
-  for (Index i = 0; i < to.parts * to.channels; ++i) {
-    const auto numbers = shared_moments(from.of(0, 0)[i], from.of(1, 0)[i], about.of(0, 0)[i], mine, all);
-    for (Index s = 0; s < 4; ++s) to.of(s, 0)[i] = numbers[s];
-  }
+  dispatch_float(x.dtype(), [&](auto t) {
+    for (Index part = 0; part < to.parts; ++part)
+      for (Index g = 0; g < to.channels; ++g) {
+        const double center = center_of_group(x.as<decltype(t)>() + first_of(size, part), size, g);
+        const auto numbers = shared_moments(from.of(0, part)[g], from.of(1, part)[g], center, mine, all);
+        for (Index s = 0; s < 4; ++s) to.of(s, part)[g] = numbers[s];
+      }
+  });
 }
 
 void ReferenceBackend::norm_statistics(const Tensor& moments, Index count, double epsilon,
@@ -249,23 +265,30 @@ void ReferenceBackend::norm_statistics(const Tensor& moments, Index count, doubl
   const Numbers from(moments, 4), to(statistics, 3);
   check_same(from, to);
   const auto elements = static_cast<double>(count);
-  for (Index i = 0; i < to.parts * to.channels; ++i) {
-    MeanAndVariance of{0, 1};
-    if (count > 0) of = of_moments({from.of(0, 0)[i], from.of(1, 0)[i], from.of(2, 0)[i], from.of(3, 0)[i]}, elements);
-    to.of(0, 0)[i] = of.mean;
-    to.of(1, 0)[i] = of.variance;
-    to.of(2, 0)[i] = 1 / std::sqrt(of.variance + epsilon);
-  }
-  if (!running.mean) return;
-  check_one_part(to);
-  const std::array<double, 2> factors{1, unbiased(count)};
-  Index s = 0;
-  for (const Tensor& kept : {running.mean, running.variance}) {
-    check_channels(kept, to.channels);
-    for (Index c = 0; c < to.channels; ++c)
-      kept.set(c, running.keep * kept.get(c) + running.add * (factors[s] * to.of(s, 0)[c]));
-    ++s;
-  }
+  for (Index i = 0; i < to.parts * to.channels; ++i)
+    keep_statistics(statistics_of({from.of(0, 0)[i], from.of(1, 0)[i], from.of(2, 0)[i], from.of(3, 0)[i]}, elements),
+                    epsilon, to, i);
+  advance(running, to, count);
+}
+
+void ReferenceBackend::channel_statistics(const Tensor& x, double epsilon, const RunningStatistics& running,
+                                          const Tensor& statistics, Stream) {
+  const Numbers to(statistics, 3);
+  const NormParts size = norm_parts(x, to);
+  check_sums(to, size);
+  const auto count = static_cast<double>(size.rows);
+  dispatch_float(x.dtype(), [&](auto t) {
+    for (Index part = 0; part < size.parts; ++part) {
+      const auto* const values = x.as<decltype(t)>() + first_of(size, part);
+      std::vector<double> first(static_cast<std::size_t>(size.channels)), second(first);
+      sum_part(values, size, first.data(), second.data());
+      for (Index c = 0; c < size.channels; ++c)
+        keep_statistics(
+            statistics_of(shared_moments(first[c], second[c], center_of_group(values, size, c), count, count), count),
+            epsilon, to, part * size.channels + c);
+    }
+  });
+  advance(running, to, size.rows);
 }
 
 void ReferenceBackend::given_statistics(const Tensor& mean, const Tensor& variance, double epsilon,
@@ -316,7 +339,8 @@ void ReferenceBackend::norm_forward(const Tensor& x, const Tensor& statistics, c
 // dx = a * dy + b * (x - center) + c, with the center of norm_forward
 void ReferenceBackend::norm_backward(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics,
                                      const Tensor& sums, bool scaled, const Tensor& scale, Index count,
-                                     const Tensor& dx, Stream) {
+                                     const Tensor& dx, const NormWeightGradients& weights, Stream stream) {
+  if (weights.sums) norm_weight_gradients(weights, stream);
   const Numbers of(statistics, 3), totals(sums, 2);
   const NormParts size = norm_parts(x, of);
   check_alike(x, dy.dy);

@@ -29,10 +29,10 @@ void for_blocks(std::span<const Index> counts, Block&& block) {
 
 /// Counts and offsets of consecutive blocks as MPI wants them.
 /// @pre They are at most most_mpi_elements together.
-struct Blocks {
+struct MpiBlocks {
   std::vector<int> counts, offsets;
 
-  explicit Blocks(std::span<const Index> blocks) {
+  explicit MpiBlocks(std::span<const Index> blocks) {
     Index total = 0;
     for (const Index count : blocks) {
       counts.push_back(static_cast<int>(count));
@@ -77,7 +77,9 @@ class MpiRequest : public Request::State {
     return &requests_.emplace_back(MPI_REQUEST_NULL);
   }
   /// Keeps arrays of counts until the communication is complete, as MPI requires.
-  const Blocks& keep(Blocks blocks) { return *blocks_.emplace_back(std::make_unique<Blocks>(std::move(blocks))); }
+  const MpiBlocks& keep(MpiBlocks blocks) {
+    return *blocks_.emplace_back(std::make_unique<MpiBlocks>(std::move(blocks)));
+  }
 
  private:
   std::vector<int> missing() const {
@@ -95,7 +97,7 @@ class MpiRequest : public Request::State {
   std::shared_ptr<const WorldRanks> ranks_;
   std::vector<int> peers_;  // of requests_
   std::vector<MPI_Request> requests_;
-  std::vector<std::unique_ptr<Blocks>> blocks_;
+  std::vector<std::unique_ptr<MpiBlocks>> blocks_;
 };
 
 class MpiCommunicator : public Communicator {
@@ -167,7 +169,7 @@ class MpiCommunicator : public Communicator {
     if (shared_) return shared_request(shared_->all_gather(local, all, counts, dtype));
     if (sum(counts) > most_mpi_elements) return all_gather_in_pieces(local, all, counts, dtype);
     auto request = std::make_unique<MpiRequest>(context_, ranks_);
-    const auto& blocks = request->keep(Blocks(counts));
+    const auto& blocks = request->keep(MpiBlocks(counts));
     const auto type = context_->type(dtype);
     check(MPI_Iallgatherv(local, blocks.counts[rank_], type, all, blocks.counts.data(), blocks.offsets.data(), type,
                           comm_, request->next()),
@@ -179,7 +181,7 @@ class MpiCommunicator : public Communicator {
     if (shared_) return shared_request(shared_->reduce_scatter(all, local, counts, dtype));
     if (sum(counts) > most_mpi_elements) return reduce_scatter_in_pieces(all, local, counts, dtype);
     auto request = std::make_unique<MpiRequest>(context_, ranks_);
-    const auto& blocks = request->keep(Blocks(counts));
+    const auto& blocks = request->keep(MpiBlocks(counts));
     check(MPI_Ireduce_scatter(all, local, blocks.counts.data(), context_->type(dtype),
                               context_->op(dtype, ReduceOp::sum), comm_, request->next()),
           "MPI_Ireduce_scatter");

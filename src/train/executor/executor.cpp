@@ -293,7 +293,9 @@ void Executor::run_layer_op(const Action& action, const StepOp& op) {
   Microbatch& m = microbatches_[action.microbatch];
   const auto& layers = plan_.layers_of(action.microbatch);
   Profile::layer(layers[op.layer].name);
-  runner(action).run(op, m, replicas_[action.replica].states);
+  StepOp now = op;
+  now.data_follows = op.data_follows && inspector_ == nullptr;  // which looks at dw before dx is computed
+  runner(action).run(now, m, replicas_[action.replica].states);
   if (inspector_ != nullptr) inspector_->look(op, m);
   if (op.kind == StepOp::Kind::forward && op.layer + 1 == static_cast<int>(layers.size())) {  // the loss
     if (predictions_ != nullptr) (*predictions_)[action.microbatch] = m.work.x[0];

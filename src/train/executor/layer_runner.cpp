@@ -44,7 +44,7 @@ bool LayerRunner::fused(std::size_t i) const {
 }
 
 /// True if the gradients of the layer's inputs are dy itself: of an addition, or of an activation whose gradient the
-/// layer before it takes along.
+/// layer before it computes.
 bool LayerRunner::forwards_gradient(std::size_t i) const {
   return layers_[i].forwards_gradient && (!layers_[i].fusible || fused(i));
 }
@@ -102,7 +102,7 @@ void LayerRunner::run(const StepOp& op, Microbatch& m, std::vector<LayerState>& 
       kernels_[i]->start_backward(call(i, m, states[i]), m.dy[i]);
       return;
     }
-    case backward_filter: return run_backward_filter(i, m, states[i]);
+    case backward_filter: return run_backward_filter(op, m, states[i]);
     case backward_data: return run_backward_data(i, m, states[i]);
     case redistribute_dx: return add_gradient(op, m);
     case release_work: m.work = {}; return;
@@ -135,7 +135,8 @@ void LayerRunner::run_forward(std::size_t i, bool recompute, Microbatch& m, Laye
 
 /// Adds this microbatch's gradients to those of the step. Where these have the master dtype, the kernel computes its
 /// part in the compute dtype, beside them.
-void LayerRunner::run_backward_filter(std::size_t i, Microbatch& m, LayerState& state) const {
+void LayerRunner::run_backward_filter(const StepOp& op, Microbatch& m, LayerState& state) const {
+  const auto i = static_cast<std::size_t>(op.layer);
   KernelCall now = call(i, m, state);
   const std::span<const Tensor> sums = now.dw;
   std::vector<Tensor> parts;
@@ -144,6 +145,7 @@ void LayerRunner::run_backward_filter(std::size_t i, Microbatch& m, LayerState& 
     now.dw = parts;
     now.write = Write::over;
   }
+  now.data_follows = op.data_follows && parts.empty();
   const Timed timed(Profile::Part::compute);
   if (now.write == Write::over && !kernels_[i]->supports_overwrite())
     for (const auto& dw : now.dw) dw.zero(rank_.stream);
@@ -163,7 +165,7 @@ void LayerRunner::run_backward_data(std::size_t i, Microbatch& m, const LayerSta
 }
 
 /// Adds the gradient of one input to the gradient from other readers of that input: in its memory, unless somebody else
-/// holds it, as an addition hands one gradient on to both its inputs.
+/// holds it, as an addition forwards one gradient to both its inputs.
 void LayerRunner::add_gradient(const StepOp& op, Microbatch& m) const {
   const auto i = static_cast<std::size_t>(op.layer), part = static_cast<std::size_t>(op.part);
   const Tensor gradient = convert_layout(i, "dx", m.work.dx[part], layers_[i]->redistribute_dx[part]);

@@ -90,7 +90,7 @@ class LayerRunner {
   Tensor allocate(const Box& box, std::string_view names) const;
   Tensor convert_layout(std::size_t i, std::string_view role, const Tensor& from, const LayerPlan::Steps& steps) const;
   void run_forward(std::size_t i, bool recompute, Microbatch& m, LayerState& state) const;
-  void run_backward_filter(std::size_t i, Microbatch& m, LayerState& state) const;
+  void run_backward_filter(const StepOp& op, Microbatch& m, LayerState& state) const;
   void run_backward_data(std::size_t i, Microbatch& m, const LayerState& state) const;
   void add_gradient(const StepOp& op, Microbatch& m) const;
 

@@ -87,6 +87,12 @@ void WeightUpdate::each_statistic(int layer, Visit&& visit) {
     if (!plan_.layers[i]->weights[w].trained) visit(parameters_.layer(i).master[w].local);
 }
 
+/// The same for the weights of all layers.
+template <class Visit>
+void WeightUpdate::each_statistic(Visit&& visit) {
+  for (std::size_t i = 0; i < plan_.layers.size(); ++i) each_statistic(static_cast<int>(i), visit);
+}
+
 void WeightUpdate::mark_not_finite(const Tensor& mark) const {
   for (std::size_t b = 0; b < sums_.size(); ++b) {
     const Tensor& sum = sums_[b];
@@ -110,17 +116,38 @@ void WeightUpdate::drop() {
 
 void WeightUpdate::keep_statistics() {
   statistics_.clear();
-  for (std::size_t i = 0; i < plan_.layers.size(); ++i)
-    each_statistic(static_cast<int>(i), [&](const Tensor& w) {
-      statistics_.push_back(w.like(w.box(), MemoryClass::workspace, Fill::none));
-      copy_box(w, statistics_.back(), w.box(), stream_);
-    });
+  Index count = 0;
+  const Tensor* first = nullptr;
+  each_statistic([&](const Tensor& w) {
+    if (count == 0) first = &w;
+    count += w.volume();
+  });
+  if (count == 0) return;
+  statistics_.push_back(Tensor::flat(*first, count, MemoryClass::workspace));
+  move_statistics([](const Tensor& w, std::byte* kept) { return std::pair(w.data(), kept); });
 }
 
 void WeightUpdate::restore_statistics() {
-  auto kept = statistics_.begin();
-  for (std::size_t i = 0; i < plan_.layers.size(); ++i)
-    each_statistic(static_cast<int>(i), [&](const Tensor& w) { copy_box(*kept++, w, w.box(), stream_); });
+  move_statistics([](const Tensor& w, std::byte* kept) { return std::pair(kept, w.data()); });
+}
+
+/// Moves all running statistics at once. ends(w, kept) returns the source and the target for the statistics w, whose
+/// place among those that are kept is `kept`.
+template <class Ends>
+void WeightUpdate::move_statistics(Ends&& ends) {
+  if (statistics_.empty()) return;
+  const Tensor& all = statistics_.front();
+  std::byte* kept = all.data();
+  std::vector<BoxMove> moves;
+  each_statistic([&](const Tensor& w) {
+    if (w.volume() == 0) return;
+    require(w.dtype() == all.dtype(), "running statistics must have one dtype");
+    const auto [from, to] = ends(w, kept);
+    moves.push_back({.from = from, .to = to, .from_type = w.dtype(), .to_type = w.dtype()});
+    moves.back().push(w.volume(), 1, 1);
+    kept += w.bytes();
+  });
+  all.device().move(moves, stream_);
 }
 
 void WeightUpdate::add_replicas(int group) {

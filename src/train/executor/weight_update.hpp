@@ -69,6 +69,10 @@ class WeightUpdate {
   void label(const Bucket& bucket, const char* role);
   template <class Visit>
   void each_statistic(int layer, Visit&& visit);
+  template <class Visit>
+  void each_statistic(Visit&& visit);
+  template <class Ends>
+  void move_statistics(Ends&& ends);
   int group_of(const Bucket& bucket) const { return plan_.layers[bucket.last()].group; }
   std::vector<WeightPiece> pieces(std::size_t b) const;
   Tensor norms(std::size_t b, StepRate at, std::span<const WeightPiece> pieces);
@@ -84,7 +88,7 @@ class WeightUpdate {
   std::vector<Tensor> kept_;  // buffers of the collectives in traveling_
   std::vector<Request> traveling_;
   double unscale_ = 1;
-  std::vector<Tensor> statistics_;  // as keep_statistics() found them
+  std::vector<Tensor> statistics_;  // all of them in one tensor, as keep_statistics() found them
 };
 
 }  // namespace partita

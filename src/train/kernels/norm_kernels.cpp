@@ -2,6 +2,8 @@
 #include "src/train/kernels/kernels.hpp"
 #include "src/train/kernels/norm_sums.hpp"
 
+#include <utility>
+
 namespace partita {
 
 namespace {
@@ -10,22 +12,27 @@ namespace {
 class NormKernel : public Kernel {
  public:
   void backward_filter(const KernelCall& call, const Tensor& /*dy*/) const override {
-    call.rank.backend.norm_weight_gradients(state<State>(call).sums.of_weights, call.dw[0], call.dw[1], call.write,
-                                            call.rank.stream);
+    auto& saved = state<State>(call);
+    const NormWeightGradients weights{saved.sums.of_weights, call.dw[0], call.dw[1], call.write};
+    if (call.data_follows)
+      saved.weights = weights;
+    else
+      call.rank.backend.norm_weight_gradients(weights, call.rank.stream);
   }
   bool supports_overwrite() const override { return true; }
 
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
-    const auto& saved = state<State>(call);
+    auto& saved = state<State>(call);
     call.rank.backend.norm_backward(saved.x, {dy, saved.passed}, saved.statistics, saved.sums.of_dx, scaled_, call.w[0],
-                                    count_, dx[0], call.rank.stream);
+                                    count_, dx[0], std::exchange(saved.weights, {}), call.rank.stream);
   }
 
  protected:
   struct State final : Saved {
     Tensor x, statistics;
     NormGradientSums sums;
-    Tensor passed;  // y, if ReLU was computed with it
+    NormWeightGradients weights;  // that backward_data computes
+    Tensor passed;                // y, if ReLU was computed with it
   };
 
   /// `scaled`: the sums of dx have the scale in them.

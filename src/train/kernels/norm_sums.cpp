@@ -12,15 +12,18 @@ void sum_over(Communicator* ranks, const Tensor& numbers, Stream stream) {
 Tensor norm_statistics(Backend& backend, Communicator* ranks, const Tensor& x, Index parts, Index groups, Index count,
                        double epsilon, const RunningStatistics& running, Stream stream) {
   const Index channels = x.extent('C'), own = x.volume() / std::max<Index>(parts * groups, 1);
+  const Tensor statistics = norm_numbers(x, 3, parts, groups, MemoryClass::activations);
+  if (ranks == nullptr && groups == channels) {
+    backend.channel_statistics(x, epsilon, running, statistics, stream);
+    return statistics;
+  }
   const auto numbers = [&](Index each, Index of) { return norm_numbers(x, each, parts, of, MemoryClass::workspace); };
-  const Tensor centers = numbers(1, groups), sums = numbers(2, channels);
-  backend.channel_centers(x, centers, stream);
-  backend.channel_sums(x, centers, sums, stream);
+  const Tensor sums = numbers(2, channels);
+  backend.channel_sums(x, groups, sums, stream);
   const Tensor grouped = groups == channels ? sums : numbers(2, groups), moments = numbers(4, groups);
   if (groups != channels) backend.group_channels(sums, {}, grouped, stream);
-  backend.norm_moments(grouped, centers, own, count, moments, stream);
+  backend.norm_moments(x, grouped, own, count, moments, stream);
   sum_over(ranks, moments, stream);
-  const Tensor statistics = norm_numbers(x, 3, parts, groups, MemoryClass::activations);
   backend.norm_statistics(moments, count, epsilon, running, statistics, stream);
   return statistics;
 }

@@ -12,7 +12,7 @@ namespace partita {
 //     y = scale * (x - mean) * r + shift,  r = 1/sqrt(variance + epsilon)
 //     dx = scale * r * (dy - (sum dy + xhat * sum dy*xhat)/count),  xhat = (x - mean) * r
 // Sources: Ioffe and Szegedy 2015 (batch normalization); Wu and He 2018 (groups). A large mean costs no accuracy: a
-// rank sums x - center and (x - center)^2 about a center near its mean ("shifted data" of Chan, Golub and LeVeque,
+// rank sums x - center and (x - center)^2 about a center among its elements ("shifted data" of Chan, Golub and LeVeque,
 // "Algorithms for Computing the Sample Variance", 1983), in double. From these it forms sums of x and x^2 in twice the
 // digits, as four numbers that add up over ranks in one collective.
 

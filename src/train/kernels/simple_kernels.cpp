@@ -49,7 +49,7 @@ class GlobalAveragePoolKernel final : public Kernel {
   double scale_;
 };
 
-/// y = x1 + x2, or ReLU of it. Its gradient is handed on (LayerPlan::forwards_gradient).
+/// y = x1 + x2, or ReLU of it. Its gradient is dy itself (LayerPlan::forwards_gradient).
 class AddKernel final : public Kernel {
  public:
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {

@@ -1,5 +1,6 @@
 // What launchers do for many rows and columns: one element or a pack of them at once, packs that the columns do not
 // fill, sums in one block or several, groups that a thread or a block combines.
+#include "src/backend/common/moments.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/functors.hpp"
 #include "test/support/naive.hpp"
@@ -60,15 +61,36 @@ TEST_P(Launcher, VisitsEveryElementOnce) {
 
 TEST_P(Launcher, SumsTheRowsOfEachColumn) {
   each_size([&](Index r, Index c) {
-    const Tensor x = filled(r, c), centers = norm_numbers(x, 1, 1, c, MemoryClass::workspace),
-                 sums = norm_numbers(x, 2, 1, c, MemoryClass::workspace);
-    centers.zero({});
-    functors->channel_sums(x, centers, sums, {});
+    const Tensor x = filled(r, c), sums = norm_numbers(x, 2, 1, c, MemoryClass::workspace);
+    functors->channel_sums(x, c, sums, {});
+    for (Index column = 0; column < c; ++column) {
+      double sum = 0, squares = 0;
+      for (Index row = 0; row < r; ++row) {
+        const double d = value(row, column) - center_of_sums(r, [&](Index i) { return value(i, column); });
+        sum += d, squares += d * d;
+      }
+      ASSERT_EQ(sums.get(column), sum) << "column " << column;
+      ASSERT_EQ(sums.get(c + column), squares) << "column " << column;
+    }
+  });
+}
+
+TEST_P(Launcher, EndsTheSumsOfEachColumnAsStatistics) {
+  each_size([&](Index r, Index c) {
+    const Tensor x = filled(r, c), found = norm_numbers(x, 3, 1, c, MemoryClass::workspace);
+    const Tensor mean = vector(DType::f32, c), variance = vector(DType::f32, c);
+    for (Index column = 0; column < c; ++column) mean.set(column, 8);
+    functors->channel_statistics(x, 0.5, {mean, variance, 0.25, 0.5}, found, {});
     for (Index column = 0; column < c; ++column) {
       double sum = 0, squares = 0;
       for (Index row = 0; row < r; ++row) sum += value(row, column), squares += value(row, column) * value(row, column);
-      ASSERT_EQ(sums.get(column), sum) << "column " << column;
-      ASSERT_EQ(sums.get(c + column), squares) << "column " << column;
+      const auto n = static_cast<double>(r);
+      const double m = sum / n, v = squares / n - m * m;
+      ASSERT_NEAR(found.get(column), m, 1e-12) << "column " << column;
+      ASSERT_NEAR(found.get(c + column), v, 1e-11) << "column " << column;
+      ASSERT_NEAR(found.get(2 * c + column), 1 / std::sqrt(v + 0.5), 1e-11) << "column " << column;
+      ASSERT_NEAR(mean.get(column), 2 + 0.5 * m, 1e-5) << "column " << column;
+      ASSERT_NEAR(variance.get(column), 0.5 * v * unbiased(r), 1e-4) << "column " << column;
     }
   });
 }

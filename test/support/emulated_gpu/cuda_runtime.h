@@ -39,6 +39,17 @@ void __stcg(Word* to, Word word) {
   *to = word;
 }
 
+template <class Word>
+Word __ldcg(const Word* from) {
+  return *from;
+}
+inline void __threadfence() {}
+inline unsigned atomicInc(unsigned* to, unsigned most) {
+  const unsigned before = *to;
+  *to = before >= most ? 0 : before + 1;
+  return before;
+}
+
 /// Runs a kernel on all blocks of a grid.
 void run_blocks(dim3 grid, unsigned threads, const std::function<void()>& kernel);
 

@@ -401,14 +401,15 @@ TEST(Graph, TheDoubleRefusesWhatACaptureCannotHold) {
   device.release(data);
 }
 
-// Each operation of a graph takes a few microseconds of a card, whatever it computes. A convolution counts once, as an
-// engine of cuDNN does.
+// A card spends a few microseconds on each operation of a graph, whatever it computes. A convolution counts as one
+// operation here; an engine of cuDNN may start several kernels.
 TEST(Graph, AStepOfResNet50HasFewOperations) {
   TrainerOptions options = ::options(true);
   options.dtype = DType::bf16;
   LazyDevice device(5);
   run_threads(1, [&](Communicator& comm) {
-    train_rank(builtin_model("resnet50", {.extent = 32}), {}, options, 3, comm, lazy_processor(comm, device), in_turns());
+    train_rank(builtin_model("resnet50", {.extent = 32, .width = 0.125}), {}, options, 3, comm,
+               lazy_processor(comm, device), in_turns());
   });
   device.check();
   int all = 0;

@@ -143,7 +143,7 @@ TEST(Pipeline, EveryScheduleOnEveryNumberOfStages) {
       }
 }
 
-// The addition hands one gradient on to both its inputs, which are of an earlier group of its stage. To that of "l"
+// The addition forwards one gradient to both its inputs, which are of an earlier group of its stage. To that of "l"
 // comes another one from the other stage.
 TEST(Pipeline, WhatArrivesIsNotAddedToAGradientThatAnotherLayerHolds) {
   Model m("handed-on");

@@ -97,7 +97,7 @@ struct Part {
   /// dx of a gradient.
   Tensor backward(const Tensor& of, const Tensor& dy) {
     const Tensor dx = x.like(box), sums = norm_gradient_sums(*backend, along.get(), of, x, dy, {}).of_dx;
-    backend->norm_backward(x, dy, of, sums, /*scaled=*/false, scale, count, dx, {});
+    backend->norm_backward(x, dy, of, sums, /*scaled=*/false, scale, count, dx, {}, {});
     return dx;
   }
   /// The values of a vector of all channels that this rank has.

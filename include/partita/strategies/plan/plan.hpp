@@ -75,7 +75,7 @@ struct LayerPlan {
   // Fusion. In conv -> relu, the convolution's `next_activation` is ReLU, and the relu is `fusible`. In norm -> relu it
   // is also `computed_by_producer`, since on every backend the norm computes it.
   std::optional<Activation> next_activation;  ///< of the layer after it, if that is `fusible`
-  bool fusible = false;                       ///< an activation in place that the layer before may compute at once
+  bool fusible = false;                       ///< an activation in place, which the layer before it may compute
   bool computed_by_producer = false;          ///< `fusible`, and the layer before computes it on every backend
   bool forwards_gradient = false;             ///< the gradient of each input is dy itself
   std::shared_ptr<const LayerBinding> binding;

@@ -45,9 +45,10 @@ struct StepOp {
     share_loss,           ///< after the last action: adds the losses of all stages on every rank
   };
   Kind kind = Kind::forward;
-  bool recompute = false;  ///< for a forward and its redistributions: run again during backward
-  std::int16_t part = 0;   ///< index of the input or of the stage boundary
-  int layer = -1;          ///< -1 for operations of a whole group or of the whole stage
+  bool recompute = false;     ///< for a forward and its redistributions: run again during backward
+  std::int16_t part = 0;      ///< index of the input or of the stage boundary
+  int layer = -1;             ///< -1 for operations of a whole group or of the whole stage
+  bool data_follows = false;  ///< for a backward_filter: the next operation is the layer's backward_data
   bool operator==(const StepOp&) const = default;
 };
 

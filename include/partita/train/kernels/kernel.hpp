@@ -40,6 +40,7 @@ struct KernelCall {
   bool fused = false;
   bool is_recompute = false;  ///< a forward that runs again for the backward: running statistics must not count it
   Write write = Write::add;   ///< whether backward_filter overwrites dw (a step's first backward) or adds to it
+  bool data_follows = false;  ///< for backward_filter: backward_data is called next, and may compute dw with dx
   /// two f64 zeros, to which a loss layer adds the mean loss of this microbatch and its number of right predictions,
   /// both summed over ranks
   const Tensor& result;
@@ -69,7 +70,7 @@ class Kernel {
   /// zeros to add to.
   virtual bool supports_overwrite() const { return false; }
   /// Writes all of dx for every input. The previous content is undefined. It is called only if one dx is needed, and
-  /// not where the layer hands dy on (LayerPlan::forwards_gradient). Others may hold dy: a kernel never writes to it.
+  /// not where the layer forwards dy (LayerPlan::forwards_gradient). Others may hold dy: a kernel never writes to it.
   virtual void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const = 0;
 };
 

@@ -232,6 +232,8 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
         workspace_(std::move(workspace)),
         products_(options.tf32),
         properties_(cuda::device_properties(device.card())) {
+    device.zero(workspace_->room(), static_cast<std::size_t>(CudaLauncher::arrivals_bytes), {});
+    device.finish({});
     cuda::check(cuda::cudnn().create(&handle_), "start cuDNN");
   }
 

@@ -9,10 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <limits>
 
 // How a GPU runs functors. Sums are formed in a fixed order, so that each run gives the same bits: a thread adds its
-// elements one by one, a block adds its threads as a tree, and a second kernel adds the blocks.
+// elements one by one, a block adds its threads as a tree, and the block that ends last adds the blocks.
 
 namespace partita {
 
@@ -52,8 +53,11 @@ __global__ void __launch_bounds__(threads) elements_kernel(Stack size, Tile tile
   if (column + P <= size.columns)
     for (Index part = blockIdx.z; part < size.parts; part += gridDim.z) {
       const auto g = columns_of<P>(f, part, column);
-      for (Index row = tile.row(); row < size.rows; row += tile.step()) {
-        const Index at = size.offset(part, row, column);
+      if constexpr (HasOnce<F>)
+        for (int k = 0; tile.row() == 0 && k < P; ++k) f.once(part, column + k);
+      const Index step = tile.step();
+      Index at = size.offset(part, tile.row(), column);  // multiplied once: 64-bit products take several instructions
+      for (Index row = tile.row(); row < size.rows; row += step, at += step * size.columns) {
         Pack<Out<F>, P> out;
         for_values(f, g, row, at, [&](int k, const Out<F>& value) { out.of[k] = value; });
         out.store(f.out + at);
@@ -61,7 +65,10 @@ __global__ void __launch_bounds__(threads) elements_kernel(Stack size, Tile tile
     }
   else if (tile.row() == 0)  // the end of a single row
 #pragma unroll 1
-    for (Index c = column; c < size.columns; ++c) f.out[c] = value_at(f, f.column(0, c), 0, c);
+    for (Index c = column; c < size.columns; ++c) {
+      if constexpr (HasOnce<F>) f.once(0, c);
+      f.out[c] = value_at(f, f.column(0, c), 0, c);
+    }
 }
 
 /// The first block of each group; a block takes `elements` elements of one group.
@@ -108,6 +115,34 @@ struct LargerOf {
   }
 };
 
+/// The sums of the blocks that share a result, in memory of the GPU. The block that ends last combines them
+/// ("threadFenceReduction" in NVIDIA's samples). `arrived` counts blocks for each result; it is 0 before and after.
+template <class V>
+struct Shares {
+  unsigned* arrived;
+  V* of;
+
+  /// Called by all threads of a block that have kept their shares. Returns true on the last of `blocks` blocks.
+  __device__ bool all_arrived(Index result, unsigned blocks) const {
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicInc(arrived + result, blocks - 1) == blocks - 1;
+    __syncthreads();
+    __threadfence();
+    return last;
+  }
+};
+
+/// Reads what another block has written, past the caches that may hold what was there before.
+__device__ inline double fresh(const double* from) { return __ldcg(from); }
+template <class A, std::size_t K>
+__device__ Sums<A, K> fresh(const Sums<A, K>* from) {
+  Sums<A, K> sums;
+  for (std::size_t k = 0; k < K; ++k) sums.of[k] = __ldcg(&from->of[k]);
+  return sums;
+}
+
 /// A thread combines all values of a group: for groups with few values.
 template <class V, class LengthOf, class Value, class Combine, class Finish>
 __global__ void __launch_bounds__(threads)
@@ -120,37 +155,29 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// `count` blocks share a group. Each combines a part of its values, and keeps the result in `parts`; or it finishes,
-/// if it is the only one.
+/// `count` blocks share a group. Each combines a part of its values.
 template <class V, class LengthOf, class Value, class Combine, class Finish>
 __global__ void __launch_bounds__(threads)
-    group_kernel(Index count, LengthOf length, V start, Value value, Combine combine, Finish finish, V* parts) {
+    group_kernel(Index count, LengthOf length, V start, Value value, Combine combine, Finish finish, Shares<V> shares) {
   const Index group = blockIdx.x / count, step = count * threads;
   V mine = start;
   for (Index i = blockIdx.x % count * threads + threadIdx.x; i < length[group]; i += step)
     combine(mine, value(group, i));
   mine = of_block(mine, combine);
-  if (threadIdx.x != 0) return;
-  if (parts == nullptr)
-    finish(group, mine);
-  else
-    parts[blockIdx.x] = mine;
-}
-
-template <class V, class Combine, class Finish>
-__global__ void finish_groups_kernel(Index groups, Index count, V start, Combine combine, Finish finish,
-                                     const V* parts) {
-  const Index step = static_cast<Index>(gridDim.x) * threads;
-  for (Index group = static_cast<Index>(blockIdx.x) * threads + threadIdx.x; group < groups; group += step) {
-    V all = start;
-    for (Index i = 0; i < count; ++i) combine(all, parts[group * count + i]);
-    finish(group, all);
+  if (count > 1) {
+    if (threadIdx.x == 0) shares.of[blockIdx.x] = mine;
+    if (!shares.all_arrived(group, static_cast<unsigned>(count))) return;
+    mine = start;
+    for (Index i = threadIdx.x; i < count; i += threads) combine(mine, fresh(shares.of + group * count + i));
+    mine = of_block(mine, combine);
   }
+  if (threadIdx.x == 0) finish(group, mine);
 }
 
 /// Adds up stripes of the rows of columns, which are neighbors in memory.
 template <int P, class V, class Value, class Finish>
-__global__ void __launch_bounds__(threads) columns_kernel(Stack size, Tile tile, Value value, Finish finish, V* parts) {
+__global__ void __launch_bounds__(threads)
+    columns_kernel(Stack size, Tile tile, Value value, Finish finish, Shares<V> shares) {
   __shared__ __align__(16) unsigned char memory[threads * sizeof(V) * P];
   V* all = reinterpret_cast<V*>(memory);
   const Index column = tile.column(P);
@@ -158,46 +185,49 @@ __global__ void __launch_bounds__(threads) columns_kernel(Stack size, Tile tile,
     V mine[P]{};
     if (column < size.columns) {
       const auto g = columns_of<P>(value, part, column);
-      const auto add = [&](Index row) {
-        for_values(value, g, row, size.offset(part, row, column), [&](int k, const V& sum) { mine[k] += sum; });
+      const Index step = tile.step(), stride = step * size.columns;
+      Index row = tile.row(), at = size.offset(part, row, column);
+      const auto add = [&](int i) {
+        for_values(value, g, row + i * step, at + i * stride, [&](int k, const V& sum) { mine[k] += sum; });
       };
       constexpr int at_once = 4;  // rows, whose loads wait together
-      const Index step = tile.step();
-      Index row = tile.row();
-      for (; row + (at_once - 1) * step < size.rows; row += at_once * step) {
+      for (; row + (at_once - 1) * step < size.rows; row += at_once * step, at += at_once * stride) {
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) add(row + i * step);
+        for (int i = 0; i < at_once; ++i) add(i);
       }
-      for (; row < size.rows; row += step) add(row);
+      for (; row < size.rows; row += step, at += stride) add(0);
     }
-    for (int k = 0; k < P; ++k) all[threadIdx.x + k * threads] = mine[k];
-    for (unsigned half = tile.rows() / 2; half > 0; half /= 2) {
-      __syncthreads();
-      if (tile.first() < half)
+    const auto add_rows_of_tile = [&] {
+      for (int k = 0; k < P; ++k) all[threadIdx.x + k * threads] = mine[k];
+      for (unsigned half = tile.rows() / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (tile.first() < half)
+          for (int k = 0; k < P; ++k) {
+            V* sum = all + threadIdx.x + k * threads;
+            *sum += sum[half * tile.lanes];
+          }
+      }
+    };
+    add_rows_of_tile();
+    const bool has_sum = tile.first() == 0 && column < size.columns;
+    bool ends = true;
+    if (tile.stripes > 1) {
+      const auto share = [&](Index stripe, int k) {
+        return shares.of + (part * tile.stripes + stripe) * size.columns + column + k;
+      };
+      for (int k = 0; has_sum && k < P; ++k) *share(blockIdx.y, k) = all[threadIdx.x + k * threads];
+      ends = shares.all_arrived(part * gridDim.x + blockIdx.x, static_cast<unsigned>(tile.stripes));
+      if (ends) {  // the threads take the stripes in turns
         for (int k = 0; k < P; ++k) {
-          V* sum = all + threadIdx.x + k * threads;
-          *sum += sum[half * tile.lanes];
+          mine[k] = V{};
+          for (Index stripe = tile.first(); column < size.columns && stripe < tile.stripes; stripe += tile.rows())
+            mine[k] += fresh(share(stripe, k));
         }
-    }
-    if (tile.first() == 0 && column < size.columns)
-      for (int k = 0; k < P; ++k) {
-        const V& sum = all[threadIdx.x + k * threads];
-        if (parts == nullptr)
-          finish(part, column + k, sum);
-        else
-          parts[(part * size.columns + column + k) * tile.stripes + blockIdx.y] = sum;
+        add_rows_of_tile();
       }
+    }
+    for (int k = 0; ends && has_sum && k < P; ++k) finish(part, column + k, all[threadIdx.x + k * threads]);
     __syncthreads();
-  }
-}
-
-template <class V, class Finish>
-__global__ void finish_columns_kernel(Index sums, Index columns, Index stripes, Finish finish, const V* parts) {
-  const Index step = static_cast<Index>(gridDim.x) * threads;
-  for (Index i = static_cast<Index>(blockIdx.x) * threads + threadIdx.x; i < sums; i += step) {
-    V all{};
-    for (Index stripe = 0; stripe < stripes; ++stripe) all += parts[i * stripes + stripe];
-    finish(i / columns, i % columns, all);
   }
 }
 
@@ -238,15 +268,25 @@ inline Index longest(const Lengths& lengths) {
 
 }  // namespace cuda
 
-/// Returns into how many blocks the elements of one sum are cut: so many that the GPU is full, that each thread has a
-/// few elements, and that their sums fit into the room.
-inline Index CudaLauncher::pieces(Index length, Index at_once, Index others, Index sums, std::size_t bytes) const {
-  constexpr Index enough_blocks = 1024, elements_a_thread = 16;
-  Index pieces = enough_blocks / (others > 0 ? others : 1);
-  const Index useful = length / (at_once * elements_a_thread), fitting = bytes_ / (sums * static_cast<Index>(bytes));
+/// Returns into how many blocks the elements of one result are cut: so many that the GPU is full, that each thread has a
+/// few elements, and that their sums fit into the room. `results` are independent of each other, and have `sums` sums of
+/// `bytes` bytes.
+inline Index CudaLauncher::pieces(Index length, Index at_once, Index results, Index sums, std::size_t bytes) const {
+  constexpr Index elements_a_thread = 16;
+  Index pieces = most_shares / (results > 0 ? results : 1);
+  const Index useful = length / (at_once * elements_a_thread),
+              fitting = (bytes_ - arrivals_bytes) / (sums * static_cast<Index>(bytes));
   if (pieces > useful) pieces = useful;
   if (pieces > fitting) pieces = fitting;
-  return pieces > 1 ? pieces : 1;
+  if (pieces <= 1) return 1;
+  cuda::check_count(results, most_shared_results);
+  return pieces;
+}
+
+template <class V>
+auto CudaLauncher::shares() const {
+  auto* const room = static_cast<std::byte*>(room_);
+  return cuda::Shares<V>{reinterpret_cast<unsigned*>(room), reinterpret_cast<V*>(room + arrivals_bytes)};
 }
 
 template <int P, class F>
@@ -314,12 +354,8 @@ void CudaLauncher::over_groups(Index groups, Index length, const LengthOf& of, V
                         groups, of, start, value, combine, finish);
   const Index count = pieces(length, cuda::threads, groups, groups, sizeof(V));
   cuda::check_count(groups * count, std::numeric_limits<std::int32_t>::max());
-  V* room = count > 1 ? static_cast<V*>(room_) : nullptr;
   cuda::launch(cuda::group_kernel<V, LengthOf, Value, Combine, Finish>, static_cast<unsigned>(groups * count), stream,
-               count, of, start, value, combine, finish, room);
-  if (room != nullptr)
-    cuda::launch(cuda::finish_groups_kernel<V, Combine, Finish>, cuda::blocks_for(groups), stream, groups, count, start,
-                 combine, finish, room);
+               count, of, start, value, combine, finish, shares<V>());
 }
 
 template <class A, std::size_t K, class Value, class Finish>
@@ -346,12 +382,8 @@ void CudaLauncher::columns_in_packs(const Stack& size, const Value& value, const
   const unsigned lanes = cuda::lanes_for(packs, most_lanes);
   const Index tiles = (packs + lanes - 1) / lanes;
   const Index stripes = pieces(size.rows, cuda::threads / lanes, size.parts * tiles, sums, sizeof(V));
-  V* room = stripes > 1 ? static_cast<V*>(room_) : nullptr;
   cuda::launch(cuda::columns_kernel<P, V, Value, Finish>, cuda::grid_of(tiles, stripes, size.parts), stream, size,
-               cuda::Tile{lanes, stripes}, value, finish, room);
-  if (room != nullptr)
-    cuda::launch(cuda::finish_columns_kernel<V, Finish>, cuda::blocks_for(sums), stream, sums, size.columns, stripes,
-                 finish, room);
+               cuda::Tile{lanes, stripes}, value, finish, shares<V>());
 }
 
 template <class A, std::size_t K, class Value, class Finish>

@@ -3,20 +3,20 @@
 
 namespace partita {
 
-#define PARTITA_NORMALIZATION(T)                             \
-  PARTITA_EACH(ChannelCenters<T>)                            \
-  PARTITA_COLUMNS(2, KeepNumbers, ChannelMoments<T>)         \
-  PARTITA_COLUMNS(2, KeepNumbers, GradientMoments<T, false>) \
-  PARTITA_COLUMNS(2, KeepNumbers, GradientMoments<T, true>)  \
-  PARTITA_EACH(GroupChannels<T>)                             \
-  PARTITA_EACH(NormWeightGradients<T>)                       \
-  PARTITA_EACH(NormStatistics<T>)                            \
-  PARTITA_EACH(GivenStatistics<T>)                           \
-  PARTITA_ELEMENTS(NormForward<T, false>)                    \
-  PARTITA_ELEMENTS(NormForward<T, true>)                     \
-  PARTITA_ELEMENTS(NormBackward<T, false>)                   \
+#define PARTITA_NORMALIZATION(T)                                 \
+  PARTITA_COLUMNS(2, KeepNumbers, ChannelMoments<T>)             \
+  PARTITA_COLUMNS(2, KeepStatisticsOfSums<T>, ChannelMoments<T>) \
+  PARTITA_EACH(NormMoments<T>)                                   \
+  PARTITA_COLUMNS(2, KeepNumbers, GradientMoments<T, false>)     \
+  PARTITA_COLUMNS(2, KeepNumbers, GradientMoments<T, true>)      \
+  PARTITA_EACH(GroupChannels<T>)                                 \
+  PARTITA_EACH(WriteWeightGradients<T>)                          \
+  PARTITA_EACH(GivenStatistics<T>)                               \
+  PARTITA_ELEMENTS(NormForward<T, false>)                        \
+  PARTITA_ELEMENTS(NormForward<T, true>)                         \
+  PARTITA_ELEMENTS(NormBackward<T, false>)                       \
   PARTITA_ELEMENTS(NormBackward<T, true>)
 PARTITA_FOR_TYPES(PARTITA_NORMALIZATION)
-PARTITA_EACH(NormMoments)
+PARTITA_EACH(NormStatistics)
 
 }  // namespace partita

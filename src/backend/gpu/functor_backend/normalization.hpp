@@ -6,7 +6,6 @@
 #include "src/backend/gpu/functor_backend/functor_backend.hpp"
 #include "src/backend/gpu/functors/normalization.hpp"
 
-#include <algorithm>
 #include <type_traits>
 
 namespace partita {
@@ -27,28 +26,52 @@ Inputs<T, T, T> masked_inputs(const Tensor& x, const MaskedGradient& dy) {
 
 inline Stack stack_of(const NormParts& x) { return {x.parts, x.rows, x.channels}; }
 
-template <class Launcher>
-void FunctorBackend<Launcher>::channel_centers(const Tensor& x, const Tensor& centers, Stream stream) {
-  const NormNumbers to = numbers_in(centers, 1);
-  const NormParts parts = norm_parts(x, to);
-  const Index elements = parts.rows * parts.a_group, samples = std::min(elements, center_samples);
-  dispatch_float(x.dtype(), [&](auto t) {
-    using T = decltype(t);
-    launch_.for_each(to.parts, to.channels,
-                     ChannelCenters<T>{device_data<T>(x), stack_of(parts), to, parts.a_group, samples, elements},
-                     stream);
-  });
+template <class T>
+Centers<T> centers_of(const Tensor& x, const NormParts& parts) {
+  return {device_data<T>(x), stack_of(parts), parts.a_group};
+}
+
+inline KeepStatistics keep_statistics(const NormNumbers& to, Index count, double epsilon,
+                                      const RunningStatistics& running) {
+  const DType dtype = running.mean ? running.mean.dtype() : DType::f64;
+  if (running.mean) {
+    check_one_part(to);
+    check_channels(running.mean, to.channels);
+    check_alike(running.mean, running.variance);
+    require(dtype == DType::f64 || dtype == DType::f32, "running statistics must be f64 or f32");
+  }
+  const auto data = [](const Tensor& t) { return t ? static_cast<void*>(t.data()) : nullptr; };
+  return {
+      to,
+      static_cast<double>(count),
+      epsilon,
+      {data(running.mean), data(running.variance), dtype == DType::f64, running.keep, running.add, unbiased(count)}};
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::channel_sums(const Tensor& x, const Tensor& centers, const Tensor& sums, Stream stream) {
-  const NormNumbers to = numbers_in(sums, 2), of = numbers_in(centers, 1);
-  const NormParts parts = norm_parts(x, of);
+void FunctorBackend<Launcher>::channel_sums(const Tensor& x, Index groups, const Tensor& sums, Stream stream) {
+  const NormNumbers to = numbers_in(sums, 2);
+  const NormParts parts = norm_parts(x, {to.parts, groups});
   check_sums(to, parts);
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
     launch_.template reduce_columns<double, 2>(
-        stack_of(parts), ChannelMoments<T>{{device_data<T>(x)}, of, parts.a_group}, KeepNumbers{to}, stream);
+        stack_of(parts), ChannelMoments<T>{{device_data<T>(x)}, centers_of<T>(x, parts)}, KeepNumbers{to}, stream);
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::channel_statistics(const Tensor& x, double epsilon, const RunningStatistics& running,
+                                                  const Tensor& statistics, Stream stream) {
+  const NormNumbers to = numbers_in(statistics, 3);
+  const NormParts parts = norm_parts(x, to);
+  check_sums(to, parts);
+  const KeepStatistics keep = keep_statistics(to, parts.rows, epsilon, running);
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const auto centers = centers_of<T>(x, parts);
+    launch_.template reduce_columns<double, 2>(stack_of(parts), ChannelMoments<T>{{device_data<T>(x)}, centers},
+                                               KeepStatisticsOfSums<T>{centers, keep}, stream);
   });
 }
 
@@ -86,28 +109,36 @@ void FunctorBackend<Launcher>::group_channels(const Tensor& sums, const Tensor& 
   });
 }
 
+template <class T>
+WriteWeightGradients<T> weight_gradients(const NormWeightGradients& to) {
+  if (!to.sums) return {};
+  const NormNumbers from = numbers_in(to.sums, 2);
+  check_channels(to.dscale, from.channels);
+  check_alike(to.dscale, to.dshift);
+  return {from, device_data<T>(to.dshift), device_data<T>(to.dscale), to.write == Write::add};
+}
+
 template <class Launcher>
-void FunctorBackend<Launcher>::norm_weight_gradients(const Tensor& sums, const Tensor& dscale, const Tensor& dshift,
-                                                     Write write, Stream stream) {
-  const NormNumbers from = numbers_in(sums, 2);
-  check_channels(dscale, from.channels);
-  check_alike(dscale, dshift);
-  dispatch_float(dscale.dtype(), [&](auto t) {
-    using T = decltype(t);
-    launch_.for_each(2, from.channels,
-                     NormWeightGradients<T>{from, device_data<T>(dshift), device_data<T>(dscale), write == Write::add},
-                     stream);
+void FunctorBackend<Launcher>::norm_weight_gradients(const NormWeightGradients& to, Stream stream) {
+  dispatch_float(to.dscale.dtype(), [&](auto t) {
+    const auto write = weight_gradients<decltype(t)>(to);
+    launch_.for_each(2, write.from.channels, write, stream);
   });
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::norm_moments(const Tensor& sums, const Tensor& centers, Index own, Index count,
+void FunctorBackend<Launcher>::norm_moments(const Tensor& x, const Tensor& sums, Index own, Index count,
                                             const Tensor& moments, Stream stream) {
-  const NormNumbers from = numbers_in(sums, 2), about = numbers_in(centers, 1), to = numbers_in(moments, 4);
+  const NormNumbers from = numbers_in(sums, 2), to = numbers_in(moments, 4);
   check_same(from, to);
-  check_same(about, to);
-  launch_.for_each(to.parts, to.channels,
-                   NormMoments{from, about, to, static_cast<double>(own), static_cast<double>(count)}, stream);
+  const NormParts parts = norm_parts(x, to);
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.for_each(
+        to.parts, to.channels,
+        NormMoments<T>{from, to, centers_of<T>(x, parts), static_cast<double>(own), static_cast<double>(count)},
+        stream);
+  });
 }
 
 template <class Launcher>
@@ -116,18 +147,7 @@ void FunctorBackend<Launcher>::norm_statistics(const Tensor& moments, Index coun
                                                Stream stream) {
   const NormNumbers from = numbers_in(moments, 4), to = numbers_in(statistics, 3);
   check_same(from, to);
-  if (running.mean) {
-    check_one_part(to);
-    check_channels(running.mean, to.channels);
-    check_alike(running.mean, running.variance);
-  }
-  dispatch_float(running.mean ? running.mean.dtype() : DType::f64, [&](auto t) {
-    using T = decltype(t);
-    launch_.for_each(to.parts, to.channels,
-                     NormStatistics<T>{from, to, static_cast<double>(count), epsilon, device_data<T>(running.mean),
-                                       device_data<T>(running.variance), running.keep, running.add, unbiased(count)},
-                     stream);
-  });
+  launch_.for_each(to.parts, to.channels, NormStatistics{from, keep_statistics(to, count, epsilon, running)}, stream);
 }
 
 template <class Launcher>
@@ -171,7 +191,7 @@ void FunctorBackend<Launcher>::norm_forward(const Tensor& x, const Tensor& stati
 template <class Launcher>
 void FunctorBackend<Launcher>::norm_backward(const Tensor& x, const MaskedGradient& dy, const Tensor& statistics,
                                              const Tensor& sums, bool scaled, const Tensor& scale, Index count,
-                                             const Tensor& dx, Stream stream) {
+                                             const Tensor& dx, const NormWeightGradients& weights, Stream stream) {
   const NormNumbers of = numbers_in(statistics, 3), totals = numbers_in(sums, 2);
   const NormParts parts = norm_parts(x, of);
   check_masked(x, dy);
@@ -179,13 +199,17 @@ void FunctorBackend<Launcher>::norm_backward(const Tensor& x, const MaskedGradie
   check_channels(scale, parts.channels);
   require(scale.dtype() == x.dtype(), "scale must have x's dtype");
   check_same(totals, of);
+  // One thread adds up the parts of a channel while others wait, so there must be one part only.
+  const bool at_once = weights.sums && parts.rows > 0 && parts.parts == 1 && weights.dscale.dtype() == x.dtype();
+  if (weights.sums && !at_once) FunctorBackend::norm_weight_gradients(weights, stream);
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
+    const auto write = weight_gradients<T>(at_once ? weights : NormWeightGradients());
     const double elements = count > 0 ? static_cast<double>(count) : 1.0;
     const auto run = [&]<bool masks>(const MaskedInputs<T, masks>& in, std::bool_constant<masks>) {
       launch_.for_elements(stack_of(parts),
                            NormBackward<T, masks>{in, device_data<T>(dx), of, totals, parts.a_group, scaled,
-                                                  device_data<T>(scale), elements},
+                                                  device_data<T>(scale), elements, write},
                            stream);
     };
     if (dy.y)

@@ -3,6 +3,7 @@
 #include "partita/base/accumulator.hpp"
 #include "src/backend/common/lattice.hpp"
 #include "src/backend/gpu/functors/launcher.hpp"
+#include "src/backend/gpu/functors/to_element.hpp"
 
 namespace partita {
 
@@ -44,7 +45,7 @@ struct Convolve {
         sum += static_cast<Accumulator<T>>(from[c]) * conv.weight(filter, tap, c);
     }
     if (bias != nullptr) sum += static_cast<Accumulator<T>>(bias[filter]);
-    conv.y[row * conv.filters + filter] = static_cast<T>(sum);
+    conv.y[row * conv.filters + filter] = to_element<T>(sum);
   }
 };
 
@@ -64,7 +65,7 @@ struct ConvolveBack {
       for (Index f = first; f < first + conv.filters_of_group; ++f)
         sum += static_cast<Accumulator<T>>(from[f]) * conv.weight(f, tap, channel - group * conv.a_group);
     }
-    conv.x[row * conv.channels + channel] = static_cast<T>(sum);
+    conv.x[row * conv.channels + channel] = to_element<T>(sum);
   }
 };
 
@@ -92,7 +93,7 @@ struct KeepWeight {
   bool adds;
   PARTITA_HOST_DEVICE void operator()(Index weight, const Sums<Accumulator<T>, 1>& sum) const {
     const Accumulator<T> before = adds ? static_cast<Accumulator<T>>(dw[weight]) : Accumulator<T>(0);
-    dw[weight] = static_cast<T>(before + sum.of[0]);
+    dw[weight] = to_element<T>(before + sum.of[0]);
   }
 };
 
@@ -111,7 +112,7 @@ struct Multiply {
       sum += static_cast<A>(transpose_a ? a[l * lda + i] : a[i * lda + l]) *
              static_cast<A>(transpose_b ? b[j * ldb + l] : b[l * ldb + j]);
     T& to = c[i * ldc + j];
-    to = static_cast<T>(alpha * sum + (beta == A(0) ? A(0) : beta * static_cast<A>(to)));
+    to = to_element<T>(alpha * sum + (beta == A(0) ? A(0) : beta * static_cast<A>(to)));
   }
 };
 

@@ -5,6 +5,7 @@
 #include "partita/base/shape.hpp"
 #include "src/backend/common/activation_functions.hpp"
 #include "src/backend/gpu/functors/launcher.hpp"
+#include "src/backend/gpu/functors/to_element.hpp"
 
 namespace partita {
 
@@ -16,7 +17,7 @@ struct AddBias {
   T* out;
   const T* bias;
   PARTITA_HOST_DEVICE auto column(Index /*part*/, Index c) const {
-    return [added = static_cast<A>(bias[c])](Index /*row*/, T y) { return static_cast<T>(static_cast<A>(y) + added); };
+    return [added = static_cast<A>(bias[c])](Index /*row*/, T y) { return to_element<T>(static_cast<A>(y) + added); };
   }
 };
 
@@ -35,7 +36,7 @@ struct KeepBias {
   T* db;
   bool adds;
   PARTITA_HOST_DEVICE void operator()(Index /*part*/, Index c, const Sums<double, 1>& sum) const {
-    db[c] = static_cast<T>((adds ? static_cast<double>(db[c]) : 0.0) + sum.of[0]);
+    db[c] = to_element<T>((adds ? static_cast<double>(db[c]) : 0.0) + sum.of[0]);
   }
 };
 
@@ -48,7 +49,7 @@ struct AddElements {
   PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
     return [](Index /*row*/, T a, T b) {
       const A value = static_cast<A>(a) + static_cast<A>(b);
-      return static_cast<T>(relu ? ActivationFunction<Activation::Kind::relu>::value(value, A(0)) : value);
+      return to_element<T>(relu ? ActivationFunction<Activation::Kind::relu>::value(value, A(0)) : value);
     };
   }
 };
@@ -61,7 +62,7 @@ struct Activate {
   T* out;
   A parameter;
   PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
-    return [p = parameter](Index /*row*/, T x) { return static_cast<T>(F::value(static_cast<A>(x), p)); };
+    return [p = parameter](Index /*row*/, T x) { return to_element<T>(F::value(static_cast<A>(x), p)); };
   }
 };
 
@@ -74,7 +75,7 @@ struct ActivateBackward {
   A parameter;
   PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
     return [p = parameter](Index /*row*/, T kept, T dy) {
-      return static_cast<T>(F::gradient(static_cast<A>(kept), static_cast<A>(dy), p));
+      return to_element<T>(F::gradient(static_cast<A>(kept), static_cast<A>(dy), p));
     };
   }
 };
@@ -107,7 +108,7 @@ struct DropElements {
   PARTITA_HOST_DEVICE auto column(Index /*part*/, Index i) const {
     const Random numbers = random.at_step(static_cast<std::uint64_t>(*step));
     const A factor = numbers.uniform(first + index(i)) < rate ? A(0) : keep;
-    return [factor](Index /*row*/, T x) { return static_cast<T>(factor * static_cast<A>(x)); };
+    return [factor](Index /*row*/, T x) { return to_element<T>(factor * static_cast<A>(x)); };
   }
 };
 
@@ -120,10 +121,10 @@ struct Axpby {
   PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
     if constexpr (adds)
       return [a = a, b = b](Index /*row*/, S x, T y) {
-        return static_cast<T>(a * static_cast<double>(x) + b * static_cast<double>(y));
+        return to_element<T>(a * static_cast<double>(x) + b * static_cast<double>(y));
       };
     else
-      return [a = a](Index /*row*/, S x) { return static_cast<T>(a * static_cast<double>(x)); };
+      return [a = a](Index /*row*/, S x) { return to_element<T>(a * static_cast<double>(x)); };
   }
 };
 

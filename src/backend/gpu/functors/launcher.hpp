@@ -9,7 +9,8 @@
 // Kernels that no library has are functors: one call computes one element, or one summand of a sum. A launcher runs
 // them, on the CPU or on a GPU:
 //
-//     for_elements(size, f, stream)          f.out = f.column(part, column)(row, f.in...) for each element of a Stack
+//     for_elements(size, f, stream)          f.out = f.column(part, column)(row, f.in...) for each element of a Stack,
+//                                            and, if f has it, f.once(part, column) for each column with elements
 //     for_each(rows, columns, f, stream)     f(row, column) once for each pair, in any order
 //     for_ragged(lengths, f, stream)         f(group, i) once for each i < lengths[group]; i may be of 32 or 64 bits
 //     reduce<A, K>(groups, length, value, finish, stream)
@@ -87,6 +88,11 @@ struct Inputs<A, B, C> {
   PARTITA_HOST_DEVICE auto apply(const F& f) const {
     return f(a, b, c);
   }
+};
+
+template <class F>
+concept HasOnce = requires(const F& f) {
+  f.once(Index(0), Index(0));
 };
 
 /// Returns what g, which is f.column(part, column), computes from the elements with number `at`.

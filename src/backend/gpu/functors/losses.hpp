@@ -2,6 +2,7 @@
 
 #include "partita/base/accumulator.hpp"
 #include "src/backend/gpu/functors/launcher.hpp"
+#include "src/backend/gpu/functors/to_element.hpp"
 
 #include <cmath>
 #include <cstddef>
@@ -101,7 +102,7 @@ struct CrossEntropyGradient {
   PARTITA_HOST_DEVICE auto column(Index /*part*/, Index c) const {
     return [labels = labels, log_sum = of.log_sum, scale = scale, c](Index row, T x) {
       const double p = std::exp(static_cast<double>(x) - log_sum[row]);
-      return static_cast<T>(static_cast<Accumulator<T>>(scale * (p - (c == labels[row] ? 1.0 : 0.0))));
+      return to_element<T>(static_cast<Accumulator<T>>(scale * (p - (c == labels[row] ? 1.0 : 0.0))));
     };
   }
 };
@@ -172,7 +173,7 @@ struct OverlapGradient {
     for (Index c = 0; c < channels; ++c) mean += derivative(row, c) * probability(row, c);
     for (Index c = 0; c < channels; ++c)
       dx[row * channels + c] =
-          static_cast<T>(static_cast<Accumulator<T>>(probability(row, c) * (derivative(row, c) - mean)));
+          to_element<T>(static_cast<Accumulator<T>>(probability(row, c) * (derivative(row, c) - mean)));
   }
 
  private:
@@ -205,7 +206,7 @@ struct DifferenceGradient {
     return [absolute = absolute, scale = scale](Index /*row*/, T x, T target) {
       const double difference = static_cast<double>(x) - static_cast<double>(target);
       const double sign = difference > 0 ? 1 : difference < 0 ? -1 : difference;  // 0 or NaN
-      return static_cast<T>(static_cast<Accumulator<T>>(scale * (absolute ? sign : 2 * difference)));
+      return to_element<T>(static_cast<Accumulator<T>>(scale * (absolute ? sign : 2 * difference)));
     };
   }
 };

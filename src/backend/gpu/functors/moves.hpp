@@ -3,6 +3,7 @@
 #include "partita/base/accumulator.hpp"
 #include "partita/device/device.hpp"
 #include "src/backend/gpu/functors/launcher.hpp"
+#include "src/backend/gpu/functors/to_element.hpp"
 #include "src/base/rounded.hpp"
 
 #include <array>
@@ -79,7 +80,7 @@ struct CombineElement {
     const S from = static_cast<const S*>(move.from)[at.from];
     T& to = static_cast<T*>(move.to)[at.to];
     if constexpr (combine == Combine::add)
-      to = static_cast<T>(static_cast<A>(to) + static_cast<A>(from));
+      to = to_element<T>(static_cast<A>(to) + static_cast<A>(from));
     else
       to = from > to || from != from ? from : to;
   }
@@ -92,7 +93,12 @@ struct ConvertElement {
   PARTITA_HOST_DEVICE void operator()(Index group, I i) const {
     const BoxMove& move = moves.of[group];
     const MoveOffsets at(move, i);
-    static_cast<T*>(move.to)[at.to] = rounded<T>(static_cast<const S*>(move.from)[at.from]);
+    const S from = static_cast<const S*>(move.from)[at.from];
+    T& to = static_cast<T*>(move.to)[at.to];
+    if constexpr (std::is_same_v<S, double> || std::is_integral_v<S> || std::is_integral_v<T>)
+      to = rounded<T>(from);  // one rounding
+    else
+      to = to_element<T>(static_cast<float>(from));
   }
 };
 

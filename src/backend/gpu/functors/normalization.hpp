@@ -6,6 +6,7 @@
 #include "src/backend/common/moments.hpp"
 #include "src/backend/common/norm_extents.hpp"
 #include "src/backend/gpu/functors/launcher.hpp"
+#include "src/backend/gpu/functors/to_element.hpp"
 
 #include <cmath>
 #include <type_traits>
@@ -25,25 +26,17 @@ PARTITA_HOST_DEVICE inline Index group_of(Index channel, Index a_group) {
   return a_group == 1 ? channel : channel / a_group;
 }
 
-/// A number near the mean of a part and group, from a few of its elements.
+/// The center about which each part and group is summed.
 template <class T>
-struct ChannelCenters {
+struct Centers {
   const T* x;
   Stack size;
-  NormNumbers to;
-  Index a_group, samples, elements;  // channels of a group; the elements of a part and group
-  PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
-    if (samples == 0) {
-      to(0, part, g) = 0;
-      return;
-    }
-    const auto first = static_cast<double>(x[size.offset(part, 0, g * a_group)]);
-    double sum = 0;
-    for (Index k = 0; k < samples; ++k) {
-      const Index i = k * elements / samples, row = group_of(i, a_group);
-      sum += static_cast<double>(x[size.offset(part, row, g * a_group + i - row * a_group)]) - first;
-    }
-    to(0, part, g) = first + sum / static_cast<double>(samples);
+  Index a_group;  // channels of a group
+  PARTITA_HOST_DEVICE double of(Index part, Index g) const {
+    return center_of_sums(size.rows * a_group, [&](Index i) {
+      const Index row = group_of(i, a_group);
+      return static_cast<double>(x[size.offset(part, row, g * a_group + i - row * a_group)]);
+    });
   }
 };
 
@@ -51,10 +44,9 @@ struct ChannelCenters {
 template <class T>
 struct ChannelMoments {
   Inputs<T> in;  // x
-  NormNumbers centers;
-  Index a_group;  // channels of a group
+  Centers<T> centers;
   PARTITA_HOST_DEVICE auto column(Index part, Index c) const {
-    return [center = centers(0, part, group_of(c, a_group))](Index /*row*/, T x) {
+    return [center = centers.of(part, group_of(c, centers.a_group))](Index /*row*/, T x) {
       const double d = static_cast<double>(x) - center;
       return Sums<double, 2>{{d, d * d}};
     };
@@ -115,44 +107,83 @@ struct GroupChannels {
 
 /// The gradients of shift (s = 0) and scale (s = 1) of a channel.
 template <class T>
-struct NormWeightGradients {
-  NormNumbers from;
-  T *dshift, *dscale;
-  bool adds;
+struct WriteWeightGradients {
+  NormNumbers from{};
+  T *dshift = nullptr, *dscale = nullptr;  // null: none are wanted
+  bool adds = false;
   PARTITA_HOST_DEVICE void operator()(Index s, Index c) const {
     T* const to = s == 0 ? dshift : dscale;
     double sum = 0;
     for (Index part = 0; part < from.parts; ++part) sum += from(s, part, c);
-    to[c] = static_cast<T>((adds ? static_cast<double>(to[c]) : 0.0) + sum);
+    to[c] = to_element<T>((adds ? static_cast<double>(to[c]) : 0.0) + sum);
   }
 };
 
 /// From sums of d and d^2, with d = x - center.
+template <class T>
 struct NormMoments {
-  NormNumbers from, centers, to;
+  NormNumbers from, to;
+  Centers<T> centers;
   double own, count;  // elements of this rank, and of all
   PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
-    const auto moments = shared_moments(from(0, part, g), from(1, part, g), centers(0, part, g), own, count);
+    const auto moments = shared_moments(from(0, part, g), from(1, part, g), centers.of(part, g), own, count);
     for (Index s = 0; s < 4; ++s) to(s, part, g) = moments[s];
   }
 };
 
-/// T is the type of the running statistics.
-template <class T>
-struct NormStatistics {
-  NormNumbers from, to;
-  double count, epsilon;
-  T *mean, *variance;  // running; null if there are none
+/// Running statistics in f64 (`wide`) or f32; null if there are none.
+struct RunningNumbers {
+  void *mean, *variance;
+  bool wide;
   double keep, add, unbiased;
-  PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
-    MeanAndVariance of{0, 1};
-    if (count > 0) of = of_moments({from(0, part, g), from(1, part, g), from(2, part, g), from(3, part, g)}, count);
+  PARTITA_HOST_DEVICE void advance(Index g, const MeanAndVariance& by) const {
+    if (mean == nullptr) return;
+    advance(mean, g, by.mean);
+    advance(variance, g, unbiased * by.variance);
+  }
+
+ private:
+  PARTITA_HOST_DEVICE void advance(void* numbers, Index g, double by) const {
+    const auto advanced = [&](double value) { return keep * value + add * by; };
+    if (wide) {
+      auto& value = static_cast<double*>(numbers)[g];
+      value = advanced(value);
+    } else {
+      auto& value = static_cast<float*>(numbers)[g];
+      value = static_cast<float>(advanced(static_cast<double>(value)));
+    }
+  }
+};
+
+/// What is kept of a mean and a variance.
+struct KeepStatistics {
+  NormNumbers to;
+  double count, epsilon;
+  RunningNumbers running;
+  PARTITA_HOST_DEVICE void operator()(Index part, Index g, const std::array<double, 4>& moments) const {
+    const MeanAndVariance of = statistics_of(moments, count);
     to(0, part, g) = of.mean;
     to(1, part, g) = of.variance;
     to(2, part, g) = 1 / std::sqrt(of.variance + epsilon);
-    if (mean == nullptr) return;
-    mean[g] = static_cast<T>(keep * static_cast<double>(mean[g]) + add * of.mean);
-    variance[g] = static_cast<T>(keep * static_cast<double>(variance[g]) + add * (unbiased * of.variance));
+    running.advance(g, of);
+  }
+};
+
+struct NormStatistics {
+  NormNumbers from;
+  KeepStatistics keep;
+  PARTITA_HOST_DEVICE void operator()(Index part, Index g) const {
+    keep(part, g, {from(0, part, g), from(1, part, g), from(2, part, g), from(3, part, g)});
+  }
+};
+
+/// Ends the sums of ChannelMoments, where a channel is a group and no other rank adds to it.
+template <class T>
+struct KeepStatisticsOfSums {
+  Centers<T> centers;
+  KeepStatistics keep;
+  PARTITA_HOST_DEVICE void operator()(Index part, Index c, const Sums<double, 2>& sums) const {
+    keep(part, c, shared_moments(sums.of[0], sums.of[1], centers.of(part, c), keep.count, keep.count));
   }
 };
 
@@ -186,7 +217,7 @@ struct NormForward {
     return [factor = static_cast<A>(factor), offset = static_cast<A>(offset), center = static_cast<A>(center)](
                Index /*row*/, T x) {
       const A value = factor * (static_cast<A>(x) - center) + offset;
-      return static_cast<T>(relu ? ActivationFunction<Activation::Kind::relu>::value(value, A(0)) : value);
+      return to_element<T>(relu ? ActivationFunction<Activation::Kind::relu>::value(value, A(0)) : value);
     };
   }
 };
@@ -202,6 +233,12 @@ struct NormBackward {
   bool scaled;    // the sums hold the factors of scale
   const T* scale;
   double count;
+  WriteWeightGradients<T> weights;
+  PARTITA_HOST_DEVICE void once(Index part, Index channel) const {
+    if (part > 0 || weights.dscale == nullptr) return;
+    weights(0, channel);
+    weights(1, channel);
+  }
   PARTITA_HOST_DEVICE auto column(Index part, Index channel) const {
     const Index g = group_of(channel, a_group);
     const double r = statistics(2, part, g), a = static_cast<double>(scale[channel]) * r, of_sums = scaled ? r : a;
@@ -210,7 +247,7 @@ struct NormBackward {
     const double c = -of_sums * sums(0, part, g) / count - b * (statistics(0, part, g) - center);
     return [a = static_cast<A>(a), b = static_cast<A>(b), c = static_cast<A>(c), center = static_cast<A>(center)](
                Index /*row*/, T x, auto... dy) {
-      return static_cast<T>(a * passed<A>(dy...) + b * (static_cast<A>(x) - center) + c);
+      return to_element<T>(a * passed<A>(dy...) + b * (static_cast<A>(x) - center) + c);
     };
   }
 };

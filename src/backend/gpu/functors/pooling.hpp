@@ -3,6 +3,7 @@
 #include "partita/base/accumulator.hpp"
 #include "src/backend/common/lattice.hpp"
 #include "src/backend/gpu/functors/launcher.hpp"
+#include "src/backend/gpu/functors/to_element.hpp"
 
 #include <cstdint>
 #include <limits>
@@ -121,7 +122,7 @@ struct PoolAverage {
     const Position out = outputs[row];
     A sum = 0;
     pool.for_inputs(out, [&](Index /*tap*/, Index offset) { sum += static_cast<A>(x[offset + c]); });
-    y[to.offset(out) + c] = static_cast<T>(sum / static_cast<A>(pool.divisor(out)));
+    y[to.offset(out) + c] = to_element<T>(sum / static_cast<A>(pool.divisor(out)));
   }
 };
 
@@ -146,7 +147,7 @@ struct PoolBackward {
       else if (picked[at] == static_cast<std::int32_t>(tap))
         sum += static_cast<A>(dy[at]);
     });
-    to = static_cast<T>(sum);
+    to = to_element<T>(sum);
   }
 };
 

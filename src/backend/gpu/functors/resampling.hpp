@@ -4,6 +4,7 @@
 #include "partita/base/resampling.hpp"
 #include "src/backend/common/lattice.hpp"
 #include "src/backend/gpu/functors/launcher.hpp"
+#include "src/backend/gpu/functors/to_element.hpp"
 
 #include <algorithm>
 
@@ -15,7 +16,7 @@ struct KeepScaled {
   double scale;
   Index channels;
   PARTITA_HOST_DEVICE void operator()(Index sample, Index c, const Sums<double, 1>& sum) const {
-    y[sample * channels + c] = static_cast<T>(scale * sum.of[0]);
+    y[sample * channels + c] = to_element<T>(scale * sum.of[0]);
   }
 };
 
@@ -29,7 +30,7 @@ struct Spread {
   A scale;
   Index channels;
   PARTITA_HOST_DEVICE auto column(Index sample, Index c) const {
-    return [dx = static_cast<T>(scale * static_cast<A>(dy[sample * channels + c]))](Index /*row*/) { return dx; };
+    return [dx = to_element<T>(scale * static_cast<A>(dy[sample * channels + c]))](Index /*row*/) { return dx; };
   }
 };
 
@@ -67,7 +68,7 @@ struct Resample {
       }
       if (weight != 0) sum += static_cast<A>(weight) * static_cast<A>(x[inputs.offset(in) + c]);
     }
-    y[row * channels + c] = static_cast<T>(sum);
+    y[row * channels + c] = to_element<T>(sum);
   }
 };
 
@@ -93,7 +94,7 @@ struct ResampleBackward {
           const double weight = share(0, i, in[1]) * share(1, j, in[2]) * share(2, k, in[3]);
           if (weight != 0) sum += static_cast<A>(weight) * static_cast<A>(dy[outputs.offset({in[0], i, j, k}) + c]);
         }
-    to = static_cast<T>(sum);
+    to = to_element<T>(sum);
   }
 
  private:
