@@ -10,7 +10,8 @@
 namespace partita::test {
 namespace {
 
-constexpr std::array<Index, 4> rows{1, 255, 257, 100003};
+// With 2003 rows and 31 columns or more, more blocks share a sum than a tile has rows.
+constexpr std::array<Index, 5> rows{1, 255, 257, 2003, 100003};
 constexpr std::array<Index, 7> columns{1, 3, 31, 33, 64, 1000, 2048};
 
 class Launcher : public testing::TestWithParam<std::tuple<DType, Runner>> {
