@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_map>
 
 namespace partita {
 
@@ -69,6 +70,7 @@ std::vector<Movement>& list_of(GradReduceTerms& terms, const StepOp& op) {
   switch (op.kind) {
     case StepOp::Kind::sum_gradients: return terms.sums;
     case StepOp::Kind::add_replicas: return terms.replicas;
+    case StepOp::Kind::share_loss: return terms.loss;
     default: return terms.after;
   }
 }
@@ -82,7 +84,7 @@ bool within(const CollectiveOption& a, const CollectiveOption& b, const CostTerm
     const LinkUse mine = use(a.first + i), other = use(b.first + i);
     if (mine == other) continue;
     if (!fewer || mine.link != other.link || mine.rounds > other.rounds ||
-        mine.bytes * other.rounds != other.bytes * mine.rounds)
+        mine.bytes * other.rounds != other.bytes * mine.rounds || mine.of_unit > other.of_unit)
       return false;
   }
   return true;
@@ -150,12 +152,12 @@ int CostTermBuilder::number(const Route& route) {
 
 namespace {
 
-/// The messages of an exchange in one direction that cross one level. They share its links with the messages of as
-/// many ranks as the farthest of them demands. If pairs of ranks have links of their own, these are busy at the same
-/// time, so that the pair that takes longest counts.
+/// The messages of an exchange in one direction that cross one level. If pairs of ranks have links of their own, these
+/// are busy at the same time, so that the pair that takes longest counts.
 struct LevelMessages {
   Link link;
   Traffic traffic;
+  double of_unit = 0;  // LinkUse::of_unit
 
   void add(const Level& level, const Link& to, const Traffic& more) {
     const Index messages = traffic.messages + more.messages;
@@ -169,16 +171,28 @@ struct LevelMessages {
   }
 };
 
-/// Returns the messages that a rank sends, or those that it receives, by level.
+/// Returns the messages that a rank sends, or those that it receives, by level. If `of_unit` is empty, the messages of
+/// a level share its links with as many ranks as the farthest of them demands.
 std::vector<LevelMessages> messages_by_level(const Machine& machine, const PlannedTraffic& item, int world_rank,
-                                             Traffic PeerTraffic::*direction) {
+                                             Direction direction, const BytesOfUnit& of_unit) {
   std::vector<LevelMessages> all;
+  int farthest = 0;
+  const auto of_level = [&](int level) {
+    return std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.link.level == level; });
+  };
   for (const PeerTraffic& peer : item.peers) {
     const Traffic& traffic = peer.*direction;
     if (traffic.messages == 0) continue;
-    const Link link = links_of(machine, world_rank, world_rank + peer.peer);
-    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& e) { return e.link.level == link.level; });
+    Link link = links_of(machine, world_rank, world_rank + peer.peer);
+    if (of_unit) link.sharing = 1;
+    farthest = std::max(farthest, link.level);
+    const auto found = of_level(link.level);
     found == all.end() ? all.push_back({link, traffic}) : found->add(machine.levels[link.level], link, traffic);
+  }
+  for (int level = 1; of_unit && level <= farthest; ++level) {  // messages also pass the units further inside
+    const double bytes = of_unit(level, direction);
+    const auto found = of_level(level);
+    found == all.end() ? all.push_back({{level}, {}, bytes}) : static_cast<void>(found->of_unit = bytes);
   }
   return all;
 }
@@ -187,7 +201,7 @@ std::vector<LevelMessages> messages_by_level(const Machine& machine, const Plann
 
 /// An exchange has one option, with all its messages. A rank sends and receives at the same time. If the two differ,
 /// they count as two ways in which ranks lie, of which the slower one counts.
-Movement CostTermBuilder::exchange(const PlannedTraffic& item, int world_rank) {
+Movement CostTermBuilder::exchange(const PlannedTraffic& item, int world_rank, const BytesOfUnit& of_unit) {
   const auto first = static_cast<int>(terms_.options.size());
   int farthest = 0;
   const auto add = [&](const std::vector<LinkUse>& uses) {
@@ -198,11 +212,12 @@ Movement CostTermBuilder::exchange(const PlannedTraffic& item, int world_rank) {
     option.end = static_cast<int>(terms_.uses.size());
     terms_.options.push_back(option);
   };
-  const auto uses_of = [&](Traffic PeerTraffic::*direction) {
+  const auto uses_of = [&](Direction direction) {
     std::vector<LinkUse> uses;
-    for (const auto& [link, traffic] : messages_by_level(machine_, item, world_rank, direction)) {
+    for (const auto& [link, traffic, shared] : messages_by_level(machine_, item, world_rank, direction, of_unit)) {
       farthest = std::max(farthest, link.level);
-      uses.push_back({terms_.number(link), static_cast<double>(traffic.messages), static_cast<double>(traffic.bytes)});
+      uses.push_back(
+          {terms_.number(link), static_cast<double>(traffic.messages), static_cast<double>(traffic.bytes), shared});
     }
     return uses;
   };
@@ -239,8 +254,12 @@ Movement CostTermBuilder::collective(const PlannedTraffic& item, std::span<const
 
 // A rank has the same number in the whole grid, since only the extent of the first axis, the major one, differs.
 Movement CostTermBuilder::movement(const PlannedTraffic& item, const Grid& here, int rank) {
+  return movement(item, here, rank, {});
+}
+
+Movement CostTermBuilder::movement(const PlannedTraffic& item, const Grid& here, int rank, const BytesOfUnit& of_unit) {
   const Grid& grid = whole_ == nullptr ? here : *whole_;
-  if (item.verb == Verb::exchange) return exchange(item, grid.first_rank() + rank);
+  if (item.verb == Verb::exchange) return exchange(item, grid.first_rank() + rank, of_unit);
   const auto [spans, kinds] = spans_.of(item, grid, rank);
   return collective(item, spans, kinds);
 }
@@ -273,13 +292,76 @@ void CostTermBuilder::add_traffic(LayerWork& work, const LayerPlan& layer, int i
   work.items = std::move(traffic).take();
 }
 
-RankTerms CostTermBuilder::on_rank(const LayerWork& work, const Grid& grid, int rank) {
-  RankTerms terms{rank, work.kernel, {}};
+/// The work of a layer on the ranks of its grid. Ranks that do the same share it.
+class CostTermBuilder::WorkOfRanks {
+ public:
+  WorkOfRanks(CostTermBuilder& builder, const LayerPlan& layer, int index, int replica)
+      : builder_(builder),
+        layer_(layer),
+        index_(index),
+        replica_(replica),
+        grid_(builder.plan_.grid_of(index, replica)),
+        even_(symmetric_axes(layer)),
+        each_counts_(builder.whole_ == nullptr && (irregular_axes(layer) != 0 || grid_.size() <= most_counted)),
+        kernels_(builder.kernels_.of(layer)) {}
+
+  const Grid& grid() const { return grid_; }
+  /// Returns the work of a rank, and whether no rank before had the same.
+  std::pair<const LayerWork*, bool> of(int rank) {
+    const auto [found, fresh] = known_.try_emplace(representative_rank(grid_, rank, even_));
+    if (fresh) builder_.add_traffic(found->second, layer_, index_, replica_, found->first);
+    return {&found->second, fresh};
+  }
+  KernelTerm kernel(int rank) { return builder_.kernels_.on_rank(kernels_, representative_rank(grid_, rank, even_)); }
+  /// Returns the bytes that a rank's unit exchanges when the ranks run the same as `item`, one of this rank's.
+  double of_unit(const PlannedTraffic& item, int rank, int level, Direction direction) {
+    const Grid& grid = builder_.whole_ == nullptr ? grid_ : *builder_.whole_;
+    if (!each_counts_) return unit_bytes_if_alike(builder_.machine_, grid, item.peers, rank, level, direction);
+    const auto same = [&](const auto& each) { return runs_same(each.first, item); };
+    auto found = std::find_if(units_.begin(), units_.end(), same);
+    if (found == units_.end()) {
+      const auto peers_of = [this, item](int other) { return peers(item, other); };
+      units_.emplace_back(item, UnitTraffic(builder_.machine_, grid, peers_of));
+      found = std::prev(units_.end());
+    }
+    return found->second.bytes(rank, level, direction);
+  }
+
+ private:
+  /// True if two ranks' items are their parts of one exchange.
+  static bool runs_same(const PlannedTraffic& a, const PlannedTraffic& b) {
+    return a.op == b.op && a.verb == b.verb && a.exchange == b.exchange;
+  }
+  const std::vector<PeerTraffic>* peers(const PlannedTraffic& item, int rank) {
+    const auto& items = of(rank).first->items;
+    const auto found =
+        std::find_if(items.begin(), items.end(), [&](const auto& each) { return runs_same(each, item); });
+    return found == items.end() ? nullptr : &found->peers;
+  }
+
+  static constexpr int most_counted = 64;  // ranks of a grid whose messages are counted one by one
+
+  CostTermBuilder& builder_;
+  const LayerPlan& layer_;
+  int index_, replica_;
+  const Grid& grid_;
+  AxisSet even_;
+  bool each_counts_;  // else ranks exchange alike but at the ends of axes, which few are
+  LayerKernels kernels_;
+  std::unordered_map<int, LayerWork> known_;                   // by the first rank of those that do the same
+  std::vector<std::pair<PlannedTraffic, UnitTraffic>> units_;  // by exchange
+};
+
+RankTerms CostTermBuilder::on_rank(WorkOfRanks& works, const LayerWork& work, int rank) {
+  RankTerms terms{rank, works.kernel(rank), {}};
   terms.movements.reserve(work.items.size());
   for (std::size_t i = 0; i < work.items.size(); ++i) {
     const PlannedTraffic& item = work.items[i];
-    terms.movements.push_back({movement(item, grid, rank), microbatch_pass(item.pass), part_of(item.purpose),
-                               work.hidden_by[i], item.purpose == Purpose::input});
+    BytesOfUnit of_unit;
+    if (item.verb == Verb::exchange && machine_.levels.size() > 1)
+      of_unit = [&](int level, Direction direction) { return works.of_unit(item, rank, level, direction); };
+    terms.movements.push_back({movement(item, works.grid(), rank, of_unit), microbatch_pass(item.pass),
+                               part_of(item.purpose), work.hidden_by[i], item.purpose == Purpose::input});
   }
   return terms;
 }
@@ -299,21 +381,12 @@ const std::vector<int>& CostTermBuilder::ranks(int stage, AxisSet every) {
 
 std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder, int replica) {
   const LayerPlan& layer = plan_.layers_of(replica, of_remainder)[index];
-  const Grid& grid = plan_.grid_of(index, replica);
-  const AxisSet even = symmetric_axes(layer);
-  EquivalentRanks<LayerWork> work_of_ranks;
-  LayerKernels kernels = kernels_.of(layer);
+  WorkOfRanks works(*this, layer, index, replica);
   std::vector<RankTerms> kept;
   for (const int rank : ranks(plan_.stage_of(index, replica), irregular_axes(layer))) {
-    const int first = representative_rank(grid, rank, even);
-    const auto [work, inserted] = work_of_ranks.entry(first);
-    if (inserted) {
-      work->kernel = kernels_.on_rank(kernels, first);
-      add_traffic(*work, layer, index, replica, first);
-    } else if (is_flat()) {
-      continue;
-    }
-    RankTerms terms = on_rank(*work, grid, rank);
+    const auto [work, fresh] = works.of(rank);
+    if (!fresh && is_flat()) continue;
+    RankTerms terms = on_rank(works, *work, rank);
     const auto of = [&](const RankTerms& a, const RankTerms& b) { return within(a, b, terms_); };
     if (std::any_of(kept.begin(), kept.end(), [&](const RankTerms& other) { return of(terms, other); })) continue;
     std::erase_if(kept, [&](const RankTerms& other) { return of(other, terms); });
@@ -323,11 +396,8 @@ std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder, int 
 }
 
 RankTerms CostTermBuilder::layer_on(int index, int rank) {
-  const LayerPlan& layer = plan_.layers[index];
-  LayerKernels kernels = kernels_.of(layer);
-  LayerWork work{kernels_.on_rank(kernels, rank), {}, {}};
-  add_traffic(work, layer, index, 0, rank);
-  return on_rank(work, plan_.grid_of(index), rank);
+  WorkOfRanks works(*this, plan_.layers[index], index, 0);
+  return on_rank(works, *works.of(rank).first, rank);
 }
 
 /// Returns the axes along which all ranks sum the same amount for a layer, or nullopt if the layer completes nothing.
@@ -393,12 +463,28 @@ std::vector<Movement> CostTermBuilder::transfer(const StepOp& op, int replica) {
   const StageBoundary& boundary = layer.sends_to_stages[op.part];
   const StepOp received{StepOp::Kind::receive_input, false, op.part, op.layer};
   std::vector<Movement> all;
-  for (const auto& [layout, end] : {std::pair(&boundary.from, &op), std::pair(&boundary.to, &received)})
-    for (const int rank : representatives(layout->grid(), machine_)) {
-      OpTraffic traffic(plan_, layer, op.layer, replica, layout->grid().first_rank() + rank);
+  for (const auto& [layout, end] : {std::pair(&boundary.from, &op), std::pair(&boundary.to, &received)}) {
+    const Grid& grid = layout->grid();
+    std::map<int, std::vector<PlannedTraffic>> items;  // by rank
+    const auto items_of = [&, end = end ](int rank) -> const auto& {
+      const auto [found, fresh] = items.try_emplace(rank);
+      if (!fresh) return found->second;
+      OpTraffic traffic(plan_, layer, op.layer, replica, grid.first_rank() + rank);
       traffic.add_transfer(*end);
-      for (const auto& item : traffic.list()) all.push_back(movement(item, layout->grid(), rank));
-    }
+      return found->second = std::move(traffic).take();
+    };
+    const bool alike = symmetric_axes(boundary) == grid.all();
+    UnitTraffic units(machine_, grid, [&](int rank) {
+      const auto& of_rank = items_of(rank);
+      return of_rank.empty() ? nullptr : &of_rank.front().peers;
+    });
+    for (const int rank : representatives(grid, machine_))
+      for (const auto& item : items_of(rank))
+        all.push_back(movement(item, grid, rank, [&](int level, Direction direction) {
+          return alike ? unit_bytes_if_alike(machine_, grid, item.peers, rank, level, direction)
+                       : units.bytes(rank, level, direction);
+        }));
+  }
   return all;
 }
 

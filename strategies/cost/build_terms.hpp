@@ -4,6 +4,7 @@
 #include "strategies/cost/collective_spans.hpp"
 #include "strategies/cost/cost_terms.hpp"
 #include "strategies/cost/kernel_terms.hpp"
+#include "strategies/cost/unit_traffic.hpp"
 
 #include <map>
 #include <optional>
@@ -43,7 +44,8 @@ class CostTermBuilder {
   KernelTerm kernel(int layer, int rank) const;
 
  private:
-  Movement exchange(const PlannedTraffic& item, int world_rank);
+  Movement movement(const PlannedTraffic& item, const Grid& grid, int rank, const BytesOfUnit& of_unit);
+  Movement exchange(const PlannedTraffic& item, int world_rank, const BytesOfUnit& of_unit);
   Movement collective(const PlannedTraffic& item, std::span<const Span> spans, int kinds);
   int number(const Route& route);
   /// All that the options of a collective depend on.
@@ -54,14 +56,14 @@ class CostTermBuilder {
     int kinds;
     auto operator<=>(const Collective&) const = default;
   };
-  /// What one rank does for one microbatch of a layer.
+  /// The messages of one rank for one microbatch of a layer.
   struct LayerWork {
-    KernelTerm kernel;
     std::vector<PlannedTraffic> items;
     std::vector<std::optional<Computation>> hidden_by;  // by item: as LayerMovement::hidden_by
   };
   void add_traffic(LayerWork& work, const LayerPlan& layer, int index, int replica, int rank);
-  RankTerms on_rank(const LayerWork& work, const Grid& grid, int rank);
+  class WorkOfRanks;
+  RankTerms on_rank(WorkOfRanks& works, const LayerWork& work, int rank);
   const std::vector<int>& ranks(int stage, AxisSet every);
   std::optional<AxisSet> even_sums(int layer);
   /// Returns true if all routes to other ranks are alike.

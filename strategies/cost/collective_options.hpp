@@ -11,10 +11,11 @@
 
 namespace partita {
 
-/// What a collective sends over one kind of links, one message after the other.
+/// What a rank sends or receives over one kind of links: in a collective one message after the other.
 struct LinkUse {
   int link = 0;  ///< index into the table of links
   double rounds = 0, bytes = 0;
+  double of_unit = 0;  ///< exchanges: the bytes of all ranks of the unit, which share its links
   bool operator==(const LinkUse&) const = default;
 };
 

@@ -1,10 +1,10 @@
 // The price of a plan:
 //
-//     seconds of a step = makespan of the schedule, simulated with, for each group of layers,
+//     seconds of a step = the loss for all stages + makespan of the schedule, simulated with, for each group of layers,
 //       forward, backward data, backward filter = sum over its layers of computing and of messages that nothing hides;
 //           forward, and backward data if a gradient comes back, with half of the transfers that nothing hides
 //       reduce = gradient sums that the computing of the last action does not hide + sums over both replicas
-//       step   = norms, gathered weights, the loss for all stages, the update
+//       step   = norms, gathered weights, the update
 //
 // plan_terms.cpp groups the plan's layers by what they cost; evaluate_terms.cpp gives the seconds of their terms.
 #include "partita/strategies/cost/cost_formula.hpp"
@@ -52,8 +52,8 @@ class CostFormula::Parts {
         splits_backward_(splits_backward(plan.schedule)),
         terms_(plan, machine, times, known) {}
 
-  StepCost step(const Machine& machine) const {
-    const Priced priced = price(machine);
+  StepCost step(const Machine& machine, const Machine& between_stages) const {
+    const Priced priced = price(machine, between_stages);
     if (plan_.schedule.stages.size() > 1) {
       const Simulation simulation = simulate(plan_.schedule, graph_, priced.times);
       return parts(priced, simulation.makespan, without_transfers(priced, simulation));
@@ -63,7 +63,7 @@ class CostFormula::Parts {
   }
 
   Cost cost(const Machine& machine) const {
-    const Priced priced = price(machine);
+    const Priced priced = price(machine, machine);
     Cost cost;
     cost.simulation = simulate(plan_.schedule, graph_, priced.times);
     const Pipeline pipeline = without_transfers(priced, cost.simulation);
@@ -124,30 +124,34 @@ class CostFormula::Parts {
            print_units(units_), machine.name, print_units(others));
   }
 
-  Priced price(const Machine& machine) const {
+  Priced price(const Machine& machine, const Machine& between_stages) const {
     check(machine);
-    const MachineRates rates(terms_.tables, machine);
+    check(between_stages);
+    const MachineRates rates(terms_.tables, machine), transfer_rates(terms_.tables, between_stages);
     Priced priced;
     priced.layers.reserve(terms_.distinct.size());
     for (const PlanTerms::Sizes& each : terms_.distinct) priced.layers.push_back(layer_cost(each, rates));
     priced.sums.reserve(terms_.sums.size());
     for (const auto& ranks : terms_.sums) priced.sums.push_back(rates.grad_reduce(ranks));
-    price(terms_.replicas.front(), rates, priced, priced.times.groups, priced.times.edges);
-    if (terms_.replicas.size() > 1)
-      price(terms_.replicas.back(), rates, priced, priced.times.second_groups, priced.times.second_edges);
+    ScheduleTimes& times = priced.times;
+    const auto add = [&](const PlanTerms::Replica& replica, auto& groups, auto& edges) {
+      add_groups(replica, rates, priced, groups);
+      add_transfers(replica, transfer_rates, priced.replicas.back(), groups, edges);
+    };
+    add(terms_.replicas.front(), times.groups, times.edges);
+    if (terms_.replicas.size() > 1) add(terms_.replicas.back(), times.second_groups, times.second_edges);
     return priced;
   }
 
-  /// Adds a replica to `priced`, with the times of its groups and of its transfers.
-  void price(const PlanTerms::Replica& replica, const MachineRates& rates, Priced& priced,
-             std::vector<GroupTimes>& groups, std::vector<double>& edges) const {
+  /// Adds a replica to `priced`, with the times of its groups.
+  void add_groups(const PlanTerms::Replica& replica, const MachineRates& rates, Priced& priced,
+                  std::vector<GroupTimes>& groups) const {
     PricedReplica& added = priced.replicas.emplace_back();
     for (const PlanTerms::Group& group : replica.groups) {
       const auto [times, hidden] = times_of(group, rates, priced);
       groups.push_back(times);
       added.hidden.push_back(hidden);
     }
-    time_transfers(replica, rates, added, groups, edges);
   }
 
   /// Returns the times of a group, and the seconds of its gradient sums that computation hides. The sums of a bucket
@@ -176,17 +180,19 @@ class CostFormula::Parts {
 
   /// Adds the times of transfers between stages; a gradient takes as long as its output. The part that overlaps with
   /// computation delays neither stage. For half of the rest each stage is busy: one copies out, the other copies in.
-  void time_transfers(const PlanTerms::Replica& replica, const MachineRates& rates, PricedReplica& priced,
-                      std::vector<GroupTimes>& groups, std::vector<double>& edges) const {
-    edges.assign(static_cast<std::size_t>(graph_.edges()), 0);
+  void add_transfers(const PlanTerms::Replica& replica, const MachineRates& rates, PricedReplica& priced,
+                     std::vector<GroupTimes>& groups, std::vector<EdgeTimes>& edges) const {
+    edges.assign(static_cast<std::size_t>(graph_.edges()), {});
     priced.transfers.assign(edges.size(), 0);
     priced.busy.assign(groups.size(), 0);
     for (const auto& [from, to, gradient, ranks] : replica.transfers) {
-      const StageTransfer transfer = rates.transfer(ranks);
+      const auto [seconds, overlap, latency, level] = rates.transfer(ranks);
       const auto edge = static_cast<std::size_t>(graph_.edge(from, to));
-      priced.transfers[edge] += transfer.seconds;
-      edges[edge] += transfer.seconds * transfer.overlap;
-      const double busy = transfer.seconds * (1 - transfer.overlap) / 2;
+      priced.transfers[edge] += seconds;
+      const TransferTime overlapping{seconds * overlap, latency * overlap, level};
+      edges[edge].output.add(overlapping);
+      if (gradient) edges[edge].gradient.add(overlapping);
+      const double busy = seconds * (1 - overlap) / 2;
       for (const int each : {from, to}) {
         const auto group = static_cast<std::size_t>(each);
         groups[group].forward += busy;
@@ -211,13 +217,13 @@ class CostFormula::Parts {
   /// Simulates the schedule as if nothing had to wait for transfers between stages. What it waits for then is the
   /// bubble; what transfers add is no bubble, and more microbatches do not help against it.
   Pipeline without_transfers(const Priced& priced, const Simulation& simulation) const {
-    const auto all_zero = [](const std::vector<double>& seconds) {
-      return std::all_of(seconds.begin(), seconds.end(), [](double each) { return each == 0; });
+    const auto all_zero = [](const std::vector<EdgeTimes>& edges) {
+      return std::all_of(edges.begin(), edges.end(), [](const EdgeTimes& each) { return each.output.seconds == 0; });
     };
     if (all_zero(priced.times.edges) && all_zero(priced.times.second_edges))
       return {simulation.makespan, simulation.busy, simulation.bubble_rate()};
     ScheduleTimes times = priced.times;
-    times.edges.assign(times.edges.size(), 0);
+    times.edges.assign(times.edges.size(), {});
     times.second_edges.clear();
     const Simulation without = simulate(plan_.schedule, graph_, times);
     return {without.makespan, without.busy, without.bubble_rate()};
@@ -226,7 +232,9 @@ class CostFormula::Parts {
   /// Returns the cost of a step, with the parts of the stage that is busy longest.
   StepCost parts(const Priced& priced, double makespan, const Pipeline& pipeline) const {
     const auto& busy = pipeline.busy;
-    StepCost cost{makespan, {}, static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin())};
+    double loss = 0;
+    for (const GradReduceCost& each : priced.sums) loss += each.loss;
+    StepCost cost{makespan + loss, {}, static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin())};
     for (std::size_t i = 0; i < plan_.stage_of_group.size(); ++i) {
       const int number = plan_.replica_on(static_cast<int>(i), cost.stage);
       if (number < 0) continue;
@@ -241,6 +249,7 @@ class CostFormula::Parts {
       cost.parts.hidden += priced.replicas[r].hidden[i];
       cost.parts.update += times[i].step;
     }
+    cost.parts.update += loss;
     cost.parts.hidden += cost.parts.passes.hidden;
     cost.parts.bubble = pipeline.makespan - busy[cost.stage];
     cost.parts.transfers += makespan - pipeline.makespan;
@@ -273,7 +282,9 @@ CostFormula::CostFormula(CostFormula&&) noexcept = default;
 CostFormula& CostFormula::operator=(CostFormula&&) noexcept = default;
 CostFormula::~CostFormula() = default;
 
-StepCost CostFormula::step(const Machine& machine) const { return parts_->step(machine); }
+StepCost CostFormula::step(const Machine& machine, const Machine& between_stages) const {
+  return parts_->step(machine, between_stages);
+}
 
 Cost CostFormula::cost(const Machine& machine) const { return parts_->cost(machine); }
 

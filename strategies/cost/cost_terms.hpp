@@ -94,7 +94,8 @@ struct RankTerms {
 struct GradReduceTerms {
   std::vector<Movement> sums;      ///< gradient sums
   std::vector<Movement> replicas;  ///< sums over both replicas
-  std::vector<Movement> after;     ///< norms, gathered weights, the loss for all stages
+  std::vector<Movement> after;     ///< norms, gathered weights
+  std::vector<Movement> loss{};    ///< the loss for all stages, which all ranks add when the last stage has ended
 };
 
 /// An update of weights. Its time is the longer one of the bytes at the memory bandwidth and the measured seconds.
@@ -114,14 +115,17 @@ struct GradReduceCost {
   double seconds = 0;   ///< gradient sums; they start when the backward pass completes a gradient
   double overlap = 0;   ///< the share of `seconds` that can overlap with computation
   double replicas = 0;  ///< afterwards: sums of gradients and running statistics over both replicas
-  double after = 0;     ///< afterwards: norms, gathered weights, the loss for all stages
-  double total() const { return seconds + replicas + after; }
+  double after = 0;     ///< afterwards: norms, gathered weights
+  double loss = 0;      ///< when all stages have ended: the loss for all of them
+  double total() const { return seconds + replicas + after + loss; }
 };
 
 /// The time of the transfer of one microbatch to another stage.
 struct StageTransfer {
   double seconds = 0;  ///< from the first byte sent to the last byte received
   double overlap = 0;  ///< the share of `seconds` that can overlap with computation
+  double latency = 0;  ///< the part of `seconds` for which the links are free
+  int level = 0;       ///< the farthest that it crosses
 };
 
 }  // namespace partita

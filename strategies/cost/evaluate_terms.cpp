@@ -2,6 +2,9 @@
 //
 //     a kernel       = launch + max(operations / (peak * share of it that is reached), bytes / memory bandwidth)
 //     a message      = latency + bytes / (bandwidth * width * min(1, links / fan-out / ranks that share them))
+//                      of an exchange in a layer, where the ranks of a unit may send unequally much:
+//                      latency + max(bytes / (bandwidth * width), bytes of the unit / (bandwidth * links / fan-out))
+//     an exchange    = the longest of its messages' times on each level, whose links are busy at the same time
 //     a collective   = its messages by the cheapest way to run it, one after the other, or the longest of those that
 //                      travel together + 3 memory accesses for each byte that it adds
 //     a layer's pass = computing + messages - what computing hides of them
@@ -32,7 +35,7 @@ Pass pass_of(Computation computation) {
                                                        : Pass::backward_data;
 }
 
-Seconds split(double seconds, double overlap) { return {seconds * (1 - overlap), seconds * overlap}; }
+Seconds split(double seconds, double overlap) { return {seconds * (1 - overlap), seconds}; }
 
 double total(const LayerCost& cost) {
   return cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total();
@@ -57,7 +60,8 @@ MachineRates::MachineRates(const CostTerms& terms, const Machine& machine)
   for (const Link& link : terms.links) {
     const Level& level = machine.levels[link.level];
     const auto found = level.verbs.find({Verb::exchange, 2, 1});
-    links_.push_back({level.latency.value, seconds_per_byte(level, link), level.overlap.value,
+    links_.push_back({level.latency.value, seconds_per_byte(level, link),
+                      level.fan_out.value / (level.bandwidth.value * level.links.value), level.overlap.value,
                       found == level.verbs.end() ? nullptr : &found->second});
   }
 }
@@ -79,6 +83,10 @@ const CollectiveOption& MachineRates::option(const Movement& movement, int numbe
 }
 
 std::vector<LinkUse> MachineRates::waited_for(const Movement& movement, int number) const {
+  if (of_kind(movement, 0, number).levels == LevelUse::flat) {
+    const auto slowest = uses(option(movement, number));
+    return {slowest.begin(), slowest.end()};
+  }
   const auto first = uses(of_kind(movement, 0, number));
   std::vector<LinkUse> slowest(first.begin(), first.end());
   for (int kind = 1; kind < movement.kinds; ++kind) {
@@ -92,6 +100,7 @@ std::vector<LinkUse> MachineRates::waited_for(const Movement& movement, int numb
 double MachineRates::seconds(const Movement& movement, int number) const {
   const CollectiveOption& first = of_kind(movement, 0, number);
   if (movement.kinds == 1) return seconds(first);
+  if (first.levels == LevelUse::flat) return seconds(option(movement, number));
   double sum = 0, slowest = 0, combined = 0;
   for (const LinkUse& use : waited_for(movement, number)) {
     sum += seconds(use);
@@ -102,21 +111,24 @@ double MachineRates::seconds(const Movement& movement, int number) const {
   return (first.together ? slowest : sum) + combining_seconds(combined);
 }
 
-/// Levels that are busy at the same time keep the rank from computing as long as the one that does so longest.
+/// Levels that are busy at the same time keep the rank from computing as long as the one that does so longest, and so
+/// do ranks that lie in different ways.
 double MachineRates::overlap(const Movement& movement, int number) const {
   const CollectiveOption& first = of_kind(movement, 0, number);
   if (movement.kinds == 1 && first.end - first.first == 1) return rate(uses(first).front()).overlap;
-  Seconds sum, slowest;
-  const auto add = [&](std::span<const LinkUse> all) {
+  const auto of = [&](std::span<const LinkUse> all) {
+    Seconds sum, slowest;
     for (const LinkUse& use : all) {
-      sum += split(seconds(use), rate(use).overlap);
-      slowest.exposed = std::max(slowest.exposed, seconds(use) * (1 - rate(use).overlap));
-      slowest.hidden = std::max(slowest.hidden, seconds(use));
+      const Seconds each = split(seconds(use), rate(use).overlap);
+      sum += each;
+      slowest.at_least(each);
     }
+    return first.together ? slowest : sum;
   };
-  movement.kinds == 1 ? add(uses(first)) : add(waited_for(movement, number));
-  if (!first.together) return sum.overlap();
-  return slowest.hidden > 0 ? 1 - slowest.exposed / slowest.hidden : 0;
+  if (movement.kinds > 1 && first.levels != LevelUse::flat) return of(waited_for(movement, number)).overlap();
+  Seconds most;
+  for (int kind = 0; kind < movement.kinds; ++kind) most.at_least(of(uses(of_kind(movement, kind, number))));
+  return most.overlap();
 }
 
 MachineRates::Choice MachineRates::cheapest(const Movement& movement) const {
@@ -130,19 +142,21 @@ MachineRates::Choice MachineRates::cheapest(const Movement& movement) const {
 
 double MachineRates::exchange_seconds(const LinkUse& use, double turns) const {
   const LinkRate& link = rate(use);
-  if (link.measured != nullptr) return use.rounds * link.measured->seconds(use.bytes / use.rounds);
-  return std::min(use.rounds, turns) * link.latency + use.bytes * link.per_byte;
+  if (link.measured != nullptr) return use.rounds > 0 ? use.rounds * link.measured->seconds(use.bytes / use.rounds) : 0;
+  return std::min(use.rounds, turns) * link.latency +
+         std::max(use.bytes * link.per_byte, use.of_unit * link.per_byte_of_unit);
 }
 
 Seconds MachineRates::exchange_seconds(const CollectiveOption& messages) const {
-  Seconds sum;
-  for (const LinkUse& use : uses(messages)) sum += split(exchange_seconds(use, messages.turns), rate(use).overlap);
-  return sum;
+  Seconds slowest;
+  for (const LinkUse& use : uses(messages))
+    slowest.at_least(split(exchange_seconds(use, messages.turns), rate(use).overlap));
+  return slowest;
 }
 
 const CollectiveOption& MachineRates::slower_direction(const Movement& exchange) const {
   const CollectiveOption &first = of_kind(exchange, 0, 0), &last = of_kind(exchange, exchange.kinds - 1, 0);
-  return exchange_seconds(last).total() > exchange_seconds(first).total() ? last : first;
+  return exchange_seconds(last).all > exchange_seconds(first).all ? last : first;
 }
 
 Seconds MachineRates::seconds(const Movement& movement) const {
@@ -190,57 +204,84 @@ LayerCost MachineRates::layer(const RankTerms& of) const {
     double hidden = 0;
     if (each.hidden_by) {
       double& room = unused[static_cast<std::size_t>(*each.hidden_by)];
-      hidden = std::min(taken.hidden, room);
+      hidden = std::min(taken.hidden(), room);
       room -= hidden;
       cost_of(cost, pass_of(*each.hidden_by)).hidden += hidden;
     }
-    cost_of(cost, each.pass).*each.part += taken.total() - hidden;
-    if (each.input) cost.inputs += taken.total();
+    cost_of(cost, each.pass).*each.part += taken.all - hidden;
+    if (each.input) cost.inputs += taken.all;
   }
   return cost;
 }
 
-/// While sums travel, a rank goes on with its computing c, but not with its communication n. On the slowest ranks both
-/// take max(c + n, sums + n), so that the sums can hide behind the largest c + n less the largest n.
+/// All ranks wait in each pass for the one that takes longest. While sums travel, a rank goes on with its computing c,
+/// but not with its communication n. On the slowest ranks both take max(c + n, sums + n), so that the sums can hide
+/// behind the largest c + n less the largest n.
 LayerCost MachineRates::layer(const std::vector<RankTerms>& ranks) const {
   LayerCost most = layer(ranks.front());
-  PassNumbers communication{};
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const LayerCost cost = i == 0 ? most : layer(ranks[i]);
-    if (total(cost) > total(most)) most = cost;
-    for (const Pass pass : microbatch_passes)
-      communication[pass] =
-          std::max(communication[pass], cost_of(cost, pass).communication() + cost_of(cost, pass).hidden);
-  }
+  PassNumbers communication;
   for (const Pass pass : microbatch_passes)
-    cost_of(most, pass).room = std::max(0.0, cost_of(most, pass).total() - communication[pass]);
+    communication[pass] = cost_of(most, pass).communication() + cost_of(most, pass).hidden;
+  double slowest = total(most);
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    const LayerCost cost = layer(ranks[i]);
+    for (const Pass pass : microbatch_passes) {
+      const PassCost& mine = cost_of(cost, pass);
+      if (mine.total() > cost_of(most, pass).total()) cost_of(most, pass) = mine;
+      communication[pass] = std::max(communication[pass], mine.communication() + mine.hidden);
+    }
+    if (total(cost) <= slowest) continue;
+    slowest = total(cost);
+    most.rank = cost.rank;
+    most.inputs = cost.inputs;
+  }
+  for (const Pass pass : microbatch_passes) {
+    PassCost& of_pass = cost_of(most, pass);
+    of_pass.room = std::max(0.0, of_pass.total() - communication[pass]);
+  }
   return most;
 }
 
 GradReduceCost MachineRates::grad_reduce(const std::vector<GradReduceTerms>& ranks) const {
   Seconds sums;
   GradReduceCost most;
+  const auto sum_of = [&](const std::vector<Movement>& movements) {
+    Seconds sum;
+    for (const Movement& each : movements) sum += seconds(each);
+    return sum;
+  };
   for (const GradReduceTerms& rank : ranks) {
-    Seconds mine;
-    double replicas = 0, after = 0;
-    for (const Movement& each : rank.sums) mine += seconds(each);
-    for (const Movement& each : rank.replicas) replicas += seconds(each).total();
-    for (const Movement& each : rank.after) after += seconds(each).total();
-    sums.at_least(mine);
-    most.replicas = std::max(most.replicas, replicas);
-    most.after = std::max(most.after, after);
+    sums.at_least(sum_of(rank.sums));
+    most.replicas = std::max(most.replicas, sum_of(rank.replicas).all);
+    most.after = std::max(most.after, sum_of(rank.after).all);
+    most.loss = std::max(most.loss, sum_of(rank.loss).all);
   }
-  most.seconds = sums.total();
+  most.seconds = sums.all;
   most.overlap = sums.overlap();
   return most;
 }
 
 double MachineRates::update(const UpdateTerms& terms) const { return std::max(terms.bytes / memory_, terms.seconds); }
 
+/// The part that overlaps and the part that does not are the longest of their kind, so that no link that becomes faster
+/// makes either longer.
 StageTransfer MachineRates::transfer(const std::vector<Movement>& ranks) const {
-  Seconds most;
-  for (const Movement& each : ranks) most.at_least(seconds(each));
-  return {most.total(), most.overlap()};
+  double exposed = 0, hidden = 0, latency = 0;
+  int level = 0;
+  for (const Movement& each : ranks) {
+    level = std::max(level, terms_.routes[each.route].level);
+    for (int kind = 0; kind < each.kinds; ++kind) {
+      const CollectiveOption& messages = of_kind(each, kind, 0);
+      for (const LinkUse& use : uses(messages)) {
+        const double seconds = exchange_seconds(use, messages.turns);
+        exposed = std::max(exposed, seconds * (1 - rate(use).overlap));
+        hidden = std::max(hidden, seconds * rate(use).overlap);
+        if (rate(use).measured == nullptr) latency = std::max(latency, rate(use).latency);
+      }
+    }
+  }
+  const double seconds = exposed + hidden;
+  return {seconds, seconds > 0 ? hidden / seconds : 0, std::min(latency, seconds), level};
 }
 
 }  // namespace partita

@@ -9,21 +9,22 @@
 
 namespace partita {
 
-/// Seconds that can overlap with computation, and those that cannot. The slowest ranks of both kinds count, which may
-/// be two: if one rank stood for both, a faster link could make another one stand for them, with more to wait for.
+/// The seconds of communication, and those of them that cannot overlap with computation. With computation c it takes
+/// max(exposed, all - c). Of several ranks, or of links that are busy at the same time, the slowest in each number
+/// count, which may be two.
 struct Seconds {
-  double exposed = 0, hidden = 0;
+  double exposed = 0, all = 0;
   Seconds& operator+=(const Seconds& other) {
     exposed += other.exposed;
-    hidden += other.hidden;
+    all += other.all;
     return *this;
   }
   void at_least(const Seconds& other) {
     exposed = std::max(exposed, other.exposed);
-    hidden = std::max(hidden, other.hidden);
+    all = std::max(all, other.all);
   }
-  double total() const { return exposed + hidden; }
-  double overlap() const { return total() > 0 ? hidden / total() : 0; }
+  double hidden() const { return all - exposed; }
+  double overlap() const { return all > 0 ? hidden() / all : 0; }
 };
 
 /// Turns terms into seconds with the constants of a machine.
@@ -32,9 +33,10 @@ class MachineRates {
  public:
   MachineRates(const CostTerms& terms, const Machine& machine);
 
-  /// Links with the constants of the machine: seconds per message and per byte.
+  /// Links with the constants of the machine: seconds per message, per byte of a rank, and per byte of all ranks of a
+  /// unit together.
   struct LinkRate {
-    double latency = 0, per_byte = 0, overlap = 0;
+    double latency = 0, per_byte = 0, per_byte_of_unit = 0, overlap = 0;
     const Curve* measured = nullptr;  ///< measurements of exchanges, or null
   };
   /// Returns the measurements of a collective with the ranks of a movement, or null.
@@ -67,8 +69,9 @@ class MachineRates {
   const CollectiveOption& option(const Movement& movement, int number) const;
   /// Returns the seconds of one call by one of them.
   double seconds(const Movement& movement, int number) const;
-  /// Returns what the ranks send over each kind of links. If they lie in different ways, all wait in each round for
-  /// those that take longest.
+  /// Returns what the ranks send over each kind of links. If they lie in different ways, they wait for those that take
+  /// longest: by levels in each round, since units wait for each other; in a flat collective until the end, since each
+  /// rank waits for its own partners only.
   std::vector<LinkUse> waited_for(const Movement& movement, int number) const;
   /// Returns the share of the machine's peak that a kernel reaches.
   double share(const KernelTerm& kernel) const;

@@ -56,20 +56,27 @@ std::string formula(const Priced& priced, const LinkUse& use, std::string_view w
   const Link& link = priced.terms.links[use.link];
   const Level& level = priced.machine.levels[link.level];
   const MachineRates::LinkRate& rate_of = priced.rates.rate(use);
+  if (use.rounds == 0)
+    return fmt::format("{:.0f} bytes of the unit's ranks, which also pass its links at level \"{}\"", use.of_unit,
+                       level.name);
   if (rate_of.measured != nullptr && what == "message")
     return fmt::format("{} of {:.0f} bytes at level \"{}\" ({})", count(use.rounds, what), use.bytes / use.rounds,
                        level.name, rate_of.measured->source);
+  const bool unit_waits = use.of_unit * rate_of.per_byte_of_unit > use.bytes * rate_of.per_byte;
   const std::string shared =
-      link.sharing > 1 ? fmt::format("{} share {} of", count(link.sharing, "rank"), count(level.links.value, "link"))
-      : link.width > 1 ? count(link.width, "link") + " of"
-                       : "a link of";
+      unit_waits         ? count(level.links.value, "link") + " of"
+      : link.sharing > 1 ? fmt::format("{} share {} of", count(link.sharing, "rank"), count(level.links.value, "link"))
+      : link.width > 1   ? count(link.width, "link") + " of"
+                         : "a link of";
   const std::string number = what == "message" && turns < use.rounds
                                  ? fmt::format("{} {}, {} x", count(use.rounds, what),
                                                turns == 1 ? "at once" : "in " + count(turns, "turn"), turns)
                                  : count(use.rounds, what) + " x";
-  return fmt::format("{} {} ({}) + {:.0f} bytes / {} ({} {}, {}) at level \"{}\"", number, time(level.latency.value),
-                     level.latency.source, use.bytes, rate(1 / rate_of.per_byte, "B"), shared,
-                     rate(level.bandwidth.value, "B"), level.bandwidth.source, level.name);
+  const double bytes = unit_waits ? use.of_unit : use.bytes;
+  const double per_byte = unit_waits ? rate_of.per_byte_of_unit : rate_of.per_byte;
+  return fmt::format("{} {} ({}) + {:.0f} bytes{} / {} ({} {}, {}) at level \"{}\"", number, time(level.latency.value),
+                     level.latency.source, bytes, unit_waits ? " of the unit's ranks" : "", rate(1 / per_byte, "B"),
+                     shared, rate(level.bandwidth.value, "B"), level.bandwidth.source, level.name);
 }
 
 std::string sum_of(const Priced& priced, std::span<const LinkUse> uses, std::string_view what, double turns) {
@@ -81,7 +88,8 @@ std::string sum_of(const Priced& priced, std::span<const LinkUse> uses, std::str
 /// The messages of an exchange in the direction that takes longer.
 std::string exchange_formula(const Priced& priced, const Movement& movement) {
   const CollectiveOption& option = priced.rates.slower_direction(movement);
-  return sum_of(priced, priced.rates.uses(option), "message", option.turns);
+  const auto uses = priced.rates.uses(option);
+  return (uses.size() > 1 ? "the slowest of " : "") + sum_of(priced, uses, "message", option.turns);
 }
 
 /// One of the options of a collective.
@@ -200,16 +208,21 @@ std::string explain_cost(const Plan& plan, const Machine& machine, const KernelT
           cost.measured
               ? measured(times, local_work(layer, cost.rank, plan.workload), timed_loop(plan, plan.stage_of(index)))
               : work_formula(MachineRates(builder.terms(), machine), machine, kernel, pass, plan.workload.dtype));
-  const auto add = [&](const std::vector<PlannedTraffic>& items) {
-    for (const auto& item : items) {
-      const Movement movement = builder.movement(item, grid, cost.rank);
-      const MachineRates rates(builder.terms(), machine);
-      text += line(name(item.pass), item.role, rates.seconds(movement).total(),
-                   formula({builder.terms(), rates, machine}, item, movement));
-    }
+  const auto add = [&](const PlannedTraffic& item, const Movement& movement) {
+    const MachineRates rates(builder.terms(), machine);
+    text += line(name(item.pass), item.role, rates.seconds(movement).all,
+                 formula({builder.terms(), rates, machine}, item, movement));
   };
-  add(microbatch_traffic(plan, index, grid.first_rank() + cost.rank, false, true));
-  add(step_traffic(plan, index, grid.first_rank() + cost.rank));
+  const auto crosses_stages = [](const PlannedTraffic& item) {
+    return item.purpose == Purpose::stages && item.axes == 0;
+  };
+  const int world_rank = grid.first_rank() + cost.rank;
+  const auto of_rank =
+      std::find_if(ranks.begin(), ranks.end(), [&](const auto& each) { return each.rank == cost.rank; });
+  auto in_stage = of_rank->movements.begin();  // in the same order
+  for (const auto& item : microbatch_traffic(plan, index, world_rank, false, true))
+    add(item, crosses_stages(item) ? builder.movement(item, grid, cost.rank) : (in_stage++)->movement);
+  for (const auto& item : step_traffic(plan, index, world_rank)) add(item, builder.movement(item, grid, cost.rank));
   for (const Pass pass : microbatch_passes)
     if (const double hidden = cost_of(cost, pass).hidden; hidden > 0)
       text += fmt::format("    {:<16} {:<22} {:>12} of the halos is hidden by computation\n", name(pass), "hidden",

@@ -29,7 +29,7 @@ class PieceCost {
   /// Returns the time of an item of traffic on a rank of the grid, hidden or not.
   double seconds(const PlannedTraffic& item, const Grid& grid, int rank) const {
     const Movement movement = builder_.movement(item, grid, rank);
-    return MachineRates(builder_.terms(), machine_).seconds(movement).total();
+    return MachineRates(builder_.terms(), machine_).seconds(movement).all;
   }
   /// Returns the share of this time that can overlap with computation.
   double overlap(const PlannedTraffic& item, const Grid& grid, int rank) const {

@@ -35,14 +35,6 @@ AxisSet uneven(const LayerPlan::Steps& steps) {
   return axes;
 }
 
-/// A transfer between stages with equal grids goes from each coordinate to the same one. If blocks are replicated, the
-/// first replica sends them.
-AxisSet symmetric_axes(const StageBoundary& boundary) {
-  const Grid& grid = boundary.from.grid();
-  if (!grid.same_axes(boundary.to.grid())) return 0;
-  return grid.all() & ~(uneven(boundary.from) | uneven(boundary.to) | mixed(boundary.from, boundary.to));
-}
-
 /// Returns the axes along which a product is not symmetric. If panels of an operand travel, these include the axes of
 /// the dimension that the panels cut. An operand that is used where it lies needs no other rank's blocks.
 AxisSet uneven(const ProductPlan& product) {
@@ -59,6 +51,13 @@ AxisSet uneven(const ProductPlan& product) {
 }
 
 }  // namespace
+
+// A transfer between stages with equal grids goes from each coordinate to the same one.
+AxisSet symmetric_axes(const StageBoundary& boundary) {
+  const Grid& grid = boundary.from.grid();
+  if (!grid.same_axes(boundary.to.grid())) return 0;
+  return grid.all() & ~(uneven(boundary.from) | uneven(boundary.to) | mixed(boundary.from, boundary.to));
+}
 
 bool equivalent_cost(const LayerPlan& a, const LayerPlan& b) {
   if (a.recompute != b.recompute || a.fusion() != b.fusion() || !a.sends_to_stages.empty() ||

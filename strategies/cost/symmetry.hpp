@@ -29,6 +29,9 @@ AxisSet irregular_axes(const Plan& plan, int stage);
 /// Returns the axes along which all ranks hold, and update, equally many elements of a bucket.
 AxisSet symmetric_axes(const Plan& plan, const Bucket& bucket);
 
+/// Returns the axes along which all ranks of both stages send and receive as much of a layer's output.
+AxisSet symmetric_axes(const StageBoundary& boundary);
+
 /// Returns the axes that are symmetric for all layers, buckets and stage boundaries of a stage. Along these axes, no
 /// coordinate sends more to other stages than the first one. Returns no axes if the plan has two replicas.
 AxisSet symmetric_axes(const Plan& plan, int stage);

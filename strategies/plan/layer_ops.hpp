@@ -123,8 +123,9 @@ template <class Visit>
 void each_group_op(const Plan& plan, Action::Kind kind, bool idle, Visit&& visit) {
   using enum StepOp::Kind;
   const auto add = [&](StepOp::Kind op) { visit(StepOp{op, false, 0, -1}); };
+  // Another stage may take gradients late. Sums need not wait for that, but the other replica may be on that stage.
+  if ((kind == Action::Kind::reduce) == plan.second_replica.has_value()) add(wait_sent_gradients);
   if (kind == Action::Kind::step) return add(update);
-  add(wait_sent_gradients);
   if (idle) add(sum_zero_gradients);
   add(finish_sums);
   if (plan.second_replica) add(add_replicas);

@@ -148,13 +148,14 @@ void OpTraffic::add(Purpose purpose, std::string_view role, Verb verb, AxisSet a
 /// Adds the traffic of an exchange. `rank` is the rank's number among the peers.
 void OpTraffic::add_exchange(Purpose purpose, std::string_view role, AxisSet axes, std::vector<PeerTraffic> peers,
                              int rank) {
+  const int number = exchanges_++;
   if (sent_to_all(peers) == Traffic{} && !(keeps_received_ && !peers.empty())) return;
   for (auto& [peer, out, in] : peers) {
     peer -= rank;
     for (Traffic* each : {&out, &in}) *each = {each->messages * times_, each->bytes * times_};
   }
   const Traffic sent = sent_to_all(peers);
-  append({std::string(role), Verb::exchange, axes, sent, pass_, purpose, std::move(peers), op_});
+  append({std::string(role), Verb::exchange, axes, sent, pass_, purpose, std::move(peers), op_, number});
 }
 
 /// Adds a transfer. With `back`, the rank sends what the transfer has it receive.

@@ -51,6 +51,7 @@ class OpTraffic {
     op_ = op;
     pass_ = pass;
     times_ = times;
+    exchanges_ = 0;
   }
   void add_in_stage();
   void add_once();
@@ -92,6 +93,7 @@ class OpTraffic {
   int index_, replica_;
   const Grid& grid_;
   int world_rank_, rank_;   // rank in the world, rank in the stage's grid
+  int exchanges_ = 0;       // of the operation, so far
   Index element_, master_;  // bytes
   bool keeps_received_ = false;
   StepOp op_;

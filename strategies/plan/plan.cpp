@@ -226,17 +226,38 @@ GroupGraph graph_of(const Plan& plan) {
 
 // Stages have no rank in common. So all ranks that own the same elements are equally far from the receiver, and the
 // first of them sends.
+namespace {
+
+/// Returns the replica from which a receiver takes its blocks: the rank of `have` that has its coordinates along the
+/// axes over which `have` replicates, and 0 along the others. A receiver without such an axis goes by its number, so
+/// that all replicas send equally much.
+int replica_for(const Layout& have, const Grid& need, int receiver) {
+  const Grid& grid = have.grid();
+  int replica = 0, number = receiver;
+  for (int axis = 0; axis < grid.axes(); ++axis) {
+    if ((have.replicated() >> axis & 1U) == 0) continue;
+    const int extent = grid.extent(axis), same = need.find(grid.name(axis));
+    replica += (same < 0 ? number : need.coordinate(receiver, same)) % extent * grid.stride(axis);
+    if (same < 0) number /= extent;
+  }
+  return replica;
+}
+
+}  // namespace
+
 TransferPlan StageBoundary::transfer(int rank, bool back) const {
   const Layout &have = back ? to : from, &need = back ? from : to;
   const int sender = rank - have.grid().first_rank(), receiver = rank - need.grid().first_rank();
   const auto on = [](const Grid& grid, int inside) { return inside >= 0 && inside < grid.size(); };
   TransferPlan plan;
-  if (on(have.grid(), sender) && representative_rank(have.grid(), sender, ~have.sharding()) == sender) {
+  if (on(have.grid(), sender)) {
+    const int mine = representative_rank(have.grid(), sender, have.sharding());
     plan.sends = need.holders(have.owned(sender), 0, need.grid().all());
+    std::erase_if(plan.sends, [&](const Transfer& each) { return replica_for(have, need.grid(), each.peer) != mine; });
     for (Transfer& each : plan.sends) each.peer += need.grid().first_rank();
   }
   if (on(need.grid(), receiver)) {
-    plan.recvs = have.holders(need.owned(receiver), 0, have.sharding());
+    plan.recvs = have.holders(need.owned(receiver), replica_for(have, need.grid(), receiver), have.sharding());
     for (Transfer& each : plan.recvs) each.peer += have.grid().first_rank();
   }
   return plan;

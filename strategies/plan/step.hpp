@@ -17,7 +17,8 @@ namespace partita {
 ///     send_output        the microbatch's backward (wait_gradients), or in evaluation the next microbatch's forward
 ///                        (release_previous), or the end of the step (finish_outputs): it is long done by then
 ///     receive_gradient   the microbatch's backward (wait_gradients)
-///     send_gradient      the stage's next backward (wait_gradients) or the reduction (wait_sent_gradients)
+///     send_gradient      the stage's next backward (wait_gradients) or update, or with two replicas the reduction
+///                        (wait_sent_gradients)
 constexpr bool is_wait(StepOp::Kind kind) {
   using enum StepOp::Kind;
   return kind == release_previous || kind == wait_inputs || kind == wait_gradients || kind == wait_sent_gradients;

@@ -80,8 +80,9 @@ void StagePartitionCost::add_links(const Plan& plan, const Machine& machine) {
   const MachineRates rates(terms, machine);
   bandwidth_ = 1 / rates.rate({meeting}).per_byte;
   for (int number = 0; number < routes; ++number) {
-    const int crossed = terms.links[number].level;
-    Boundary& boundary = boundaries_.emplace_back(Boundary{machine.levels[crossed].overlap.value, {}});
+    const auto& rate = rates.rate({number});
+    Boundary& boundary = boundaries_.emplace_back(
+        Boundary{rate.overlap, rate.measured == nullptr ? rate.latency : 0, terms.links[number].level, {}});
     for (const auto& layer : plan.layers)
       boundary.seconds.push_back(rates.exchange_seconds(
           {number, 1, static_cast<double>(layer->y.owned(0).volume() * size_of(plan.workload.dtype))}, 1));
@@ -224,7 +225,7 @@ StagePartitionCost::Groups StagePartitionCost::groups(const std::vector<int>& en
 /// A stage receives a layer's output once, for the first of its groups that reads it. Passing data between groups of
 /// one stage is free.
 void StagePartitionCost::add_transfers(const std::vector<int>& ends, Groups& groups, bool edges) const {
-  std::map<std::pair<int, int>, double> feeds;  // by consumer, then producer, as GroupGraph numbers its edges
+  std::map<std::pair<int, int>, EdgeTimes> feeds;  // by consumer, then producer, as GroupGraph numbers its edges
   const auto group_of = [&](int layer) {
     return static_cast<int>(std::upper_bound(ends.begin(), ends.end(), layer) - ends.begin());
   };
@@ -243,7 +244,12 @@ void StagePartitionCost::add_transfers(const std::vector<int>& ends, Groups& gro
       const int producer = travels ? from : has->second;
       const Boundary& link = between(place(from), place(to));
       const double seconds = link.seconds[i], busy = seconds * (1 - link.overlap) / 2;
-      if (producer != to && edges) feeds[{to, producer}] += travels ? seconds * link.overlap : 0;
+      if (producer != to && edges) {
+        EdgeTimes& edge = feeds[{to, producer}];
+        const TransferTime overlapping{seconds * link.overlap, link.latency * link.overlap, link.level};
+        if (travels) edge.output.add(overlapping);
+        if (travels && sent.back) edge.gradient.add(overlapping);
+      }
       if (!travels) continue;
       taken.emplace_back(place(to), to);
       for (const int group : {from, to}) {
@@ -253,9 +259,9 @@ void StagePartitionCost::add_transfers(const std::vector<int>& ends, Groups& gro
       }
     }
   }
-  for (const auto& [edge, seconds] : feeds) {
+  for (const auto& [edge, times] : feeds) {
     groups.edges.emplace_back(edge.second, edge.first);
-    groups.transfers.push_back(seconds);
+    groups.transfers.push_back(times);
   }
 }
 

@@ -47,7 +47,7 @@ class StagePartitionCost {
   struct Groups {
     std::vector<GroupTimes> times;
     std::vector<std::pair<int, int>> edges;
-    std::vector<double> transfers;  // by edge, in GroupGraph's numbering
+    std::vector<EdgeTimes> transfers;  // by edge, in GroupGraph's numbering
   };
   Groups groups(const std::vector<int>& ends, bool edges) const;
   void add_transfers(const std::vector<int>& ends, Groups& groups, bool edges) const;
@@ -61,7 +61,8 @@ class StagePartitionCost {
   void count_actions();
 
   struct Boundary {
-    double overlap = 0;
+    double overlap = 0, latency = 0;
+    int level = 0;
     std::vector<double> seconds;  // by layer: to send a microbatch's output
   };
   const Boundary& between(int from, int to) const;

@@ -18,6 +18,8 @@ class Dependencies {
   int stage(int replica, int group) const { return places_[replica][group]; }
   const GroupGraph& graph() const { return graph_; }
   int microbatches() const { return microbatches_; }
+  /// True if transfers between stages are separate actions.
+  bool transfers() const { return transfers_; }
   /// The replica of the microbatch's first action; 0 if it has none.
   int replica_of(int microbatch) const { return replica_of_[microbatch]; }
 

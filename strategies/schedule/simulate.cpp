@@ -39,11 +39,15 @@ class Simulator {
   Simulator(const Schedule& schedule, const GroupGraph& graph, const ScheduleTimes& times, bool keeps)
       : schedule_(schedule),
         keeps_(keeps),
+        two_replicas_(schedule.replicas() > 1),
         times_(times),
         dependencies_(schedule, graph),
         done_(dependencies_.size()),
         heads_(schedule.stages.size(), 0),
         clocks_(schedule.stages.size(), 0),
+        sent_(dependencies_.transfers() ? clocks_.size() : 0),
+        leaving_(clocks_.size()),
+        free_(clocks_.size() * clocks_.size(), 0),
         last_(schedule.stages.size(), -1),
         causes_(schedule.stages.size()) {
     if (!keeps) return;
@@ -88,24 +92,39 @@ class Simulator {
     const std::size_t head = heads_[stage];
     if (head == actions.size()) return false;
     const Action& action = actions[head];
-    // Both ends post a transfer at its position. It starts when both have posted it, and the stages continue meanwhile.
+    // Both ends post a transfer at its position. It starts when both have posted it and its links are free. The stages
+    // continue meanwhile.
     double start = clocks_[stage];
     Cause cause = last_[stage] < 0 ? Cause{} : Cause{static_cast<int>(stage), last_[stage]};
     bool ready = true;
+    double* links = nullptr;  // of a transfer that ends here: when they are free
+    TransferTime transfer;
     dependencies_.each(action, [&](const Action& before) {
       const Done& done = done_[dependencies_.index(before)];
       ready = ready && done.stage >= 0;
       if (!ready) return;
       const bool crosses = done.stage != static_cast<int>(stage) && (action.is_compute() || action.is_transfer());
-      const bool posted_late = crosses && action.is_transfer() && clocks_[stage] > done.end;
-      const double begin = posted_late ? clocks_[stage] : done.end;
-      if (const double arrival = begin + (crosses ? transfer(before.group, action) : 0); arrival > start) {
+      if (crosses) transfer = transfer_time(action.group, before.group, action.replica);
+      if (crosses && action.is_transfer()) links = &free(done.stage, stage);
+      const double posted = links != nullptr ? std::max(clocks_[stage], *links) : 0;
+      if (const double arrival = std::max(posted, done.end) + (crosses ? transfer.seconds : 0); arrival > start) {
         start = arrival;
-        if (!posted_late) cause = {done.stage, done.position};
+        if (posted <= done.end) cause = {done.stage, done.position};
       }
     });
+    each_unended_send(stage, action, [&](const Action& received) {
+      const Done& done = done_[dependencies_.index(received)];
+      ready = ready && done.stage >= 0;
+      if (!ready || done.end <= start) return;
+      start = done.end;
+      cause = {done.stage, done.position};
+    });
     if (!ready) return false;
+    if (action.kind == Action::Kind::send_output || action.kind == Action::Kind::send_gradient)
+      start = leave(stage, start, transfer_time(action.peer, action.group, action.replica));
     const double end = start + times_.of(action);
+    if (links != nullptr) *links = end - transfer.latency;
+    if (!sent_.empty()) note_sends(stage, action);
     if (!action.is_transfer()) {
       clocks_[stage] = end;
       last_[stage] = static_cast<int>(head);
@@ -119,16 +138,69 @@ class Simulator {
     return true;
   }
 
-  double transfer(int from, const Action& action) const {
-    const auto [first, last] = std::minmax(from, action.group);
-    return times_.of_edge(dependencies_.graph().edge(first, last), action.replica);
+  /// The receive on the other stage in which a send ends.
+  static Action end_of(const Action& send) {
+    const bool output = send.kind == Action::Kind::send_output;
+    return {output ? Action::Kind::receive_input : Action::Kind::receive_gradient, send.peer, send.microbatch,
+            send.replica, send.group};
   }
+
+  /// True if a stage waits before the action until the send has ended, as the executor does in the operations
+  /// wait_gradients and wait_sent_gradients.
+  bool waits_for(const Action& action, const Action& send) const {
+    switch (action.kind) {
+      case Action::Kind::backward:
+      case Action::Kind::backward_data:
+        return send.kind == Action::Kind::send_gradient || send.microbatch == action.microbatch;
+      case Action::Kind::reduce: return two_replicas_ && send.kind == Action::Kind::send_gradient;
+      case Action::Kind::step: return send.kind == Action::Kind::send_gradient;
+      default: return false;
+    }
+  }
+
+  template <class Visit>
+  void each_unended_send(std::size_t stage, const Action& action, Visit&& visit) const {
+    if (sent_.empty()) return;
+    for (const Action& send : sent_[stage])
+      if (waits_for(action, send)) visit(end_of(send));
+  }
+
+  void note_sends(std::size_t stage, const Action& action) {
+    auto& sent = sent_[stage];
+    if (action.kind == Action::Kind::send_output || action.kind == Action::Kind::send_gradient)
+      sent.push_back(action);
+    else
+      std::erase_if(sent, [&](const Action& send) { return waits_for(action, send); });
+  }
+
+  /// The time of the transfer from one group to another.
+  TransferTime transfer_time(int to, int from, int replica) const {
+    const auto [first, last] = std::minmax(from, to);
+    const EdgeTimes times = times_.of_edge(dependencies_.graph().edge(first, last), replica);
+    return from < to ? times.output : times.gradient;
+  }
+
+  /// Returns when a transfer that a stage has posted can leave it.
+  double leave(std::size_t stage, double posted, const TransferTime& transfer) {
+    auto& levels = leaving_[stage];
+    const auto level = static_cast<std::size_t>(transfer.level);
+    if (levels.size() <= level) levels.resize(level + 1, 0);
+    const double start = std::max(posted, levels[level]);
+    levels[level] = start + transfer.seconds - transfer.latency;
+    return start;
+  }
+
+  /// When the links from one stage to another are free.
+  double& free(int from, std::size_t to) { return free_[static_cast<std::size_t>(from) * clocks_.size() + to]; }
 
   Wait wait(int stage) const {
     const Action& at = schedule_.stages[stage][heads_[stage]];
     Wait wait{stage, at, at};
     dependencies_.each(at, [&](const Action& before) {
       if (wait.needed == at && done_[dependencies_.index(before)].stage < 0) wait.needed = before;
+    });
+    each_unended_send(static_cast<std::size_t>(stage), at, [&](const Action& received) {
+      if (wait.needed == at && done_[dependencies_.index(received)].stage < 0) wait.needed = received;
     });
     return wait;
   }
@@ -165,14 +237,17 @@ class Simulator {
   }
 
   const Schedule& schedule_;
-  bool keeps_;
+  bool keeps_, two_replicas_;
   const ScheduleTimes& times_;
   Dependencies dependencies_;
   std::vector<Done> done_;
   Heads heads_;
-  std::vector<double> clocks_;              // by stage: the end of its last action that was not a transfer
-  std::vector<int> last_;                   // by stage: that action's position
-  std::vector<std::vector<Cause>> causes_;  // by stage and position
+  std::vector<double> clocks_;                // by stage: the end of its last action that was not a transfer
+  std::vector<std::vector<Action>> sent_;     // by stage: sends that it has not waited for; empty without transfers
+  std::vector<std::vector<double>> leaving_;  // by stage and level: when its last transfer has left
+  std::vector<double> free_;                  // by sending and receiving stage: see free()
+  std::vector<int> last_;                     // by stage: that action's position
+  std::vector<std::vector<Cause>> causes_;    // by stage and position
   Simulation result_;
 };
 

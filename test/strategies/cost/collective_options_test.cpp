@@ -45,7 +45,7 @@ double cheapest(const Machine& machine, Verb verb, const std::vector<Span>& span
   add_options(verb, spans, bytes, terms);
   terms.routes.push_back({verb, spans.back().level, spans.back().ranks, spans.back().inside});
   const MachineRates rates(terms, machine);
-  return rates.seconds(Movement{0, 1, bytes, 0, static_cast<int>(terms.options.size())}).total();
+  return rates.seconds(Movement{0, 1, bytes, 0, static_cast<int>(terms.options.size())}).all;
 }
 
 TEST(CollectiveOptions, SumsByLevelsUseAllLinksOfANode) {

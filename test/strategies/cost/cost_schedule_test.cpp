@@ -40,8 +40,9 @@ ScheduleTimes by_hand(const Cost& cost, double busy, double travels) {
     group.backward_data += busy;
   }
   times.groups[0].step = (96 + 32) * 4 * 5e-9;
-  times.groups[1].step = (160 + 32) * 4 * 5e-9 + 1 * us + 16 * 4e-9;  // plus the loss to all stages
-  times.edges = {travels};
+  times.groups[1].step = (160 + 32) * 4 * 5e-9;
+  const TransferTime transfer{travels, travels / 2.024};  // 1 us of latency and 1.024 us of bytes
+  times.edges = {{transfer, transfer}};
   return times;
 }
 
@@ -71,7 +72,7 @@ TEST(CostOfSchedules, AStepIsSimulated) {
       const double whole = simulate(plan.schedule, graph_of(plan), times).makespan;
       const Simulation at_once =
           simulate(plan.schedule, graph_of(plan), by_hand(cost, transfer * (1 - overlap) / 2, 0));
-      expect_seconds(cost.seconds, whole, kind);
+      expect_seconds(cost.seconds, whole + 1 * us + 16 * 4e-9, "plus the loss to all stages");
       expect_seconds(cost.parts.transfers, 2 * 4 * transfer * (1 - overlap) / 2 + whole - at_once.makespan,
                      "four microbatches, output and gradient, and what waits for them");
       EXPECT_NEAR(cost.bubble_rate, at_once.bubble_rate(), 1e-9) << kind;

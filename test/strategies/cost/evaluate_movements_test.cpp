@@ -23,7 +23,7 @@ TEST(MachineRates, AnExchangeTakesItsLatenciesAndItsBytes) {
     const Movement movement = exchange(terms, {level, 1}, messages, bytes);
     terms.options.back().turns = turns;
     const Machine machine = two_levels();
-    expect_seconds(MachineRates(terms, machine).seconds(movement).total(), seconds,
+    expect_seconds(MachineRates(terms, machine).seconds(movement).all, seconds,
                    fmt::format("{} messages of {} bytes in {} turns at level {}", messages, bytes, turns, level));
   }
 }
@@ -43,7 +43,7 @@ TEST(MachineRates, RanksShareTheLinksOfTheirUnit) {
     const MachineRates rates(terms, machine);
     const std::string what = fmt::format("{} ranks on {} links, fan-out {}", sharing, links, fan_out);
     expect_seconds(rates.rate({0, 0, 0}).per_byte, 1e-8 / share, what);
-    expect_seconds(rates.seconds(movement).total(), 10 * us + 10 * us / share, what);
+    expect_seconds(rates.seconds(movement).all, 10 * us + 10 * us / share, what);
   }
 }
 
@@ -54,7 +54,7 @@ TEST(MachineRates, MeasuredSecondsReplaceTheFormula) {
   machine.levels[network].verbs[{Verb::all_reduce, 8, 4}] = {{{8, 90 * us}}, ""};
   CostTerms terms;
   const auto expect = [&](const Movement& movement, double seconds, const std::string& what) {
-    expect_seconds(MachineRates(terms, machine).seconds(movement).total(), seconds, what);
+    expect_seconds(MachineRates(terms, machine).seconds(movement).all, seconds, what);
   };
   expect(exchange(terms, {node, 1}, 1, 100), 5 * us, "one message");
   expect(exchange(terms, {node, 1}, 3, 300), 15 * us, "three messages of 100 bytes");
@@ -80,10 +80,10 @@ TEST(MachineRates, LinksOfSeveralLevelsAreUsedInTurnOrTogether) {
   terms.options = {option, option};
   terms.options[1].together = true;
   const MachineRates rates(terms, machine);
-  expect_seconds(rates.seconds(Movement{0, 3, 5300, 0, 1}).total(), 1 * us + 5 * us + 10 * us + 3 * us,
-                 "messages are under way together");
-  expect_seconds(rates.seconds(Movement{1, 1, 5300, 0, 1}).total(), 20 * us, "one after the other");
-  expect_seconds(rates.seconds(Movement{1, 1, 5300, 1, 2}).total(), 13 * us, "the slowest");
+  expect_seconds(rates.seconds(Movement{0, 3, 5300, 0, 1}).all, 10 * us + 3 * us,
+                 "messages are under way together, and both levels at once");
+  expect_seconds(rates.seconds(Movement{1, 1, 5300, 0, 1}).all, 20 * us, "one after the other");
+  expect_seconds(rates.seconds(Movement{1, 1, 5300, 1, 2}).all, 13 * us, "the slowest");
 }
 
 // Switches that add at 0.05 GB/s: less than a link of 0.1 GB/s brings.
@@ -127,8 +127,8 @@ TEST(MachineRates, ACollectiveTakesItsCheapestAlgorithm) {
     thrice.messages = 3;
     const MachineRates rates(terms, machine);
     EXPECT_EQ(rates.option(once, rates.cheapest(once).number).algorithm, algorithm) << n << " bytes";
-    expect_seconds(rates.seconds(once).total(), seconds, fmt::format("{} bytes", n));
-    expect_seconds(rates.seconds(thrice).total(), 3 * seconds, "three calls");
+    expect_seconds(rates.seconds(once).all, seconds, fmt::format("{} bytes", n));
+    expect_seconds(rates.seconds(thrice).all, 3 * seconds, "three calls");
   }
 }
 
@@ -152,6 +152,6 @@ TEST(MachineRates, TheCheapestAlgorithmDependsOnTheLink) {
   const Movement alone = collective(terms, {Verb::all_gather, network, 4, 1}, 1, 1000, ways);
   const Movement shared = collective(terms, {Verb::all_gather, network, 4, 1}, 4, 1000, ways);
   const MachineRates rates(terms, machine);
-  expect_seconds(rates.seconds(alone).total(), 20 * us + 12 * us);
-  expect_seconds(rates.seconds(shared).total(), 30 * us + 30 * us);
+  expect_seconds(rates.seconds(alone).all, 20 * us + 12 * us);
+  expect_seconds(rates.seconds(shared).all, 30 * us + 30 * us);
 }

@@ -268,7 +268,7 @@ TEST(MachineRates, GradientSumsOverlapByTheirSeconds) {
   struct Case {
     std::string name;
     std::vector<GradReduceTerms> ranks;
-    double seconds, overlap, replicas, after;
+    double seconds, overlap, replicas, after, loss = 0;
   };
   const std::vector<Case> table{
       {"no rank", {}, 0, 0, 0, 0},
@@ -277,19 +277,21 @@ TEST(MachineRates, GradientSumsOverlapByTheirSeconds) {
       {"buckets of both levels", {{{fast, slow}, {}, {}}}, 44 * us, 2. / 44, 0, 0},
       {"replicas and norms overlap with nothing", {{{fast}, {fast}, {slow, fast}}}, 4 * us, 0.5, 4 * us, 44 * us},
       {"norms alone", {{{}, {}, {fast}}}, 0, 0, 0, 4 * us},
+      {"the loss of all stages", {{{}, {}, {}, {fast}}, {{}, {}, {}, {slow}}}, 0, 0, 0, 0, 40 * us},
       {"the slowest ranks: of what overlaps, of what does not, and after that",
        {{{fast, fast}, {}, {}}, {{fast}, {}, {slow}}, {{slow}, {}, {}}},
-       44 * us,
-       4. / 44,
+       40 * us,
+       0,
        0,
        40 * us}};
-  for (const auto& [name, ranks, seconds, overlap, replicas, after] : table) {
+  for (const auto& [name, ranks, seconds, overlap, replicas, after, loss] : table) {
     const GradReduceCost cost = rates.grad_reduce(ranks);
     expect_seconds(cost.seconds, seconds, name);
     expect_seconds(cost.overlap, overlap, name);
     expect_seconds(cost.replicas, replicas, name);
     expect_seconds(cost.after, after, name);
-    expect_seconds(cost.total(), seconds + replicas + after, name);
+    expect_seconds(cost.loss, loss, name);
+    expect_seconds(cost.total(), seconds + replicas + after + loss, name);
   }
 }
 

@@ -52,6 +52,7 @@ struct PlainLevel {
 /// The times of the rounds of a way, one after the other.
 struct PlainWay {
   std::vector<PlainTime> stages;
+  bool flat = false;  ///< each rank waits for its own partners only, so that the slowest rank's rounds count
 
   PlainWay() = default;
   PlainWay(PlainTime time) : stages{time} {}
@@ -65,8 +66,12 @@ struct PlainWay {
     for (const PlainTime& stage : stages) sum = sum + stage;
     return sum;
   }
-  /// Ranks that lie in another way take `other`. In each round all wait for the slowest.
+  /// Ranks that lie in another way take `other`. By levels, all wait in each round for the slowest.
   void wait_for(const PlainWay& other) {
+    if (flat) {
+      if (total() < other.total()) stages = other.stages;
+      return;
+    }
     const double adds = std::max(total().adds, other.total().adds);
     for (std::size_t i = 0; i < stages.size(); ++i) {
       if (other.stages[i].messages > stages[i].messages) stages[i] = other.stages[i];
@@ -90,9 +95,10 @@ struct PlainCollective {
   /// The times of all ways, in the same order for all ranks.
   std::vector<PlainWay> times(Verb verb) const {
     switch (verb) {
-      case Verb::all_reduce: return all({all_reduce_flat(), {one_shot()}, all_reduce_by_levels(), {in_network()}});
-      case Verb::all_gather: return all({all_gather_flat(), gather_by_levels()});
-      case Verb::reduce_scatter: return all({reduce_scatter_flat(), scatter_by_levels()});
+      case Verb::all_reduce:
+        return all({flat(all_reduce_flat()), {one_shot()}, all_reduce_by_levels(), {in_network()}});
+      case Verb::all_gather: return all({flat(all_gather_flat()), gather_by_levels()});
+      case Verb::reduce_scatter: return all({flat(reduce_scatter_flat()), scatter_by_levels()});
       default: ADD_FAILURE() << "no layer runs " << name(verb); return {};
     }
   }
@@ -101,6 +107,10 @@ struct PlainCollective {
   using Times = std::vector<PlainWay>;
   static constexpr PlainTime never{1e30, 1e30, 0};
 
+  static Times flat(Times ways) {
+    for (PlainWay& way : ways) way.flat = true;
+    return ways;
+  }
   static Times all(std::initializer_list<Times> lists) {
     Times joined;
     for (const Times& list : lists) joined.insert(joined.end(), list.begin(), list.end());
@@ -142,7 +152,7 @@ struct PlainCollective {
   }
   PlainWay fold_sum(double there, double back) const {
     PlainWay way = fold(there, back);
-    if (rest() > 0) way.stages[0].adds = there * gamma;
+    if (rest() > 0 && levels.front().ranks > 1) way.stages[0].adds = there * gamma;
     return way;
   }
   /// Blocks of the places 0 to d-1.

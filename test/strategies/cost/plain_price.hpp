@@ -26,29 +26,30 @@ class PlainPrice {
  public:
   PlainPrice(const Plan& plan, const Machine& machine) : plan_(plan), machine_(machine) {}
 
-  /// Seconds of all three passes of a layer's microbatch of the larger size in a replica, on the rank that takes
-  /// longest.
+  /// Seconds of all three passes of a layer's microbatch of the larger size in a replica, each on the rank that takes
+  /// longest for it.
   double layer(int index, int replica) const {
     const auto& layers = replica == 1 ? plan_.second_replica->layers : plan_.layers;
     const auto& layer = layers[index];
     const Grid& grid = plan_.grid_of(index, replica);
-    double most = 0;
-    for (int rank = 0; rank < grid.size(); ++rank)
-      most = std::max(most, RankPrice{*this, layer, grid, rank}.all_passes());
-    return most;
+    double forward = 0, data = 0, filter = 0;
+    for (int rank = 0; rank < grid.size(); ++rank) {
+      const RankPrice price{*this, layer, grid, rank};
+      forward = std::max(forward, price.forward_pass());
+      data = std::max(data, price.data_pass());
+      filter = std::max(filter, price.filter_pass());
+    }
+    return forward + data + filter;
   }
 
-  /// Seconds of the gradient sums that a layer completes: those that nothing can hide, of the rank where they take
-  /// longest, and the others likewise. The ranks of a second replica add theirs to those of the first one.
+  /// Seconds of the gradient sums that a layer completes, of the rank where they take longest. The ranks of a second
+  /// replica add theirs to those of the first one.
   double sums(int index) const {
-    double exposed = 0, hidden = 0;
+    double most = 0;
     for (int replica = 0; replica < plan_.replicas(); ++replica)
-      for (int rank = 0; rank < plan_.grid_of(index, replica).size(); ++rank) {
-        const Exchange mine = of(index, rank, replica).gradient_sums(index);
-        exposed = std::max(exposed, mine.seconds - mine.hidden);
-        hidden = std::max(hidden, mine.hidden);
-      }
-    return exposed + hidden;
+      for (int rank = 0; rank < plan_.grid_of(index, replica).size(); ++rank)
+        most = std::max(most, of(index, rank, replica).gradient_sums(index).seconds);
+    return most;
   }
 
   /// Seconds after these sums until the next step begins, of a plan of one stage with one group: norms, weights that
@@ -96,14 +97,18 @@ class PlainPrice {
       return PlainKernel{plan(), price.machine_}.seconds(layer, rank, backward);
     }
 
-    double all_passes() const {
-      const bool training = plan().workload.training, again = training && layer.recompute;
+    bool has_backward() const { return plan().workload.training && layer.has_backward(); }
+
+    double forward_pass() const {
       double seconds = forward();
-      if (again) seconds += forward();
-      if (training && layer.has_backward()) seconds += backward();
       for (const auto& boundary : layer.sends_to_stages) seconds += steps(boundary.complete_sums);
       return seconds;
     }
+    double data_pass() const {
+      const double again = plan().workload.training && layer.recompute ? forward() : 0;
+      return again + (has_backward() ? backward_data() : 0);
+    }
+    double filter_pass() const { return has_backward() ? filter_seconds() + product(2) : 0; }
 
     /// Inputs and halos, the layer's work, its output. A convolution or a pooling computes what needs no halo while
     /// that travels.
@@ -118,20 +123,21 @@ class PlainPrice {
       return seconds + collectives(Collective::When::forward) + product(0) + steps(layer->redistribute_output);
     }
 
+    bool contracts() const { return PlainKernel::is_product(layer) || PlainKernel::is_conv(layer); }
+    double filter_seconds() const { return layer.trains() && contracts() ? kernel_seconds(true) : 0; }
+
     /// A layer that contracts computes dx and dw apart, and dw while dy's halo travels, if one action computes both.
     /// Other layers form what gradients of weights they have with dx. A pooling computes the border's gradients first,
     /// which go back while it computes the rest.
-    double backward() const {
-      const bool contracts = PlainKernel::is_product(layer) || PlainKernel::is_conv(layer), dx = layer.needs_any_dx(),
-                 dw = layer.trains();
-      const double once = kernel_seconds(true);
-      const double data = dx || (dw && !contracts) ? once : 0, filter = dw && contracts ? once : 0;
-      double seconds = data + filter + steps(layer->redistribute_dy);
+    double backward_data() const {
+      const bool dx = layer.needs_any_dx();
+      const double data = dx || (layer.trains() && !contracts()) ? kernel_seconds(true) : 0;
+      double seconds = data + steps(layer->redistribute_dy);
       if (dx && layer->at.dy_halo)
-        seconds += exposed(halo(*layer->at.dy_halo, false), price.in_halves() ? 0 : filter);
+        seconds += exposed(halo(*layer->at.dy_halo, false), price.in_halves() ? 0 : filter_seconds());
       else if (dx && layer->at.x_halo)
         seconds += exposed(halo(*layer->at.x_halo, true), PlainKernel::is_pool(layer) ? data : 0);
-      seconds += collectives(Collective::When::backward) + product(2);
+      seconds += collectives(Collective::When::backward);
       if (dx) seconds += product(1);
       for (std::size_t i = 0; i < layer->redistribute_dx.size(); ++i)
         if (layer->needs_dx[i]) seconds += steps(layer->redistribute_dx[i]);
@@ -147,7 +153,8 @@ class PlainPrice {
       double seconds = 0;
       for (const auto& step : steps) {
         if (step.verb == Verb::exchange)
-          seconds += exchange(plan_transfer(step.from, step.to, rank), false).seconds;
+          seconds +=
+              exchange([&](int each) { return messages(plan_transfer(step.from, step.to, each), false); }).seconds;
         else if (step.verb != Verb::none)  // the full vector: what is summed, or what is gathered
           seconds +=
               collective(step.verb, step.axes,
@@ -156,9 +163,6 @@ class PlainPrice {
       }
       return seconds;
     }
-
-    /// The boxes that a rank sends, or with `back` those that it has received and whose gradients go back.
-    Exchange halo(const Halo& halo, bool back) const { return exchange(halo.transfer(rank), back); }
 
     /// The messages of an exchange: the peer (a rank of the grid) and the bytes.
     struct Messages {
@@ -172,43 +176,69 @@ class PlainPrice {
       }
     };
 
-    Exchange exchange(const TransferPlan& transfers, bool back) const {
-      Messages messages;
-      messages.add(transfers, back, element());
-      return exchange(messages);
+    Messages messages(const TransferPlan& transfers, bool back) const {
+      Messages all;
+      all.add(transfers, back, element());
+      return all;
     }
 
-    int level_of(int peer) const { return price.machine_.level_of(grid.first_rank() + rank, grid.first_rank() + peer); }
-
-    /// A rank sends and receives at the same time, so the direction that takes longer counts.
-    Exchange exchange(const Messages& messages, double panels = 1) const {
-      const Exchange out = one_way(messages.sent, panels), in = one_way(messages.received, panels);
-      const double hidden = std::max(out.hidden, in.hidden);
-      return {std::max(out.seconds - out.hidden, in.seconds - in.hidden) + hidden, hidden};
+    /// The boxes that a rank sends, or with `back` those that it has received and whose gradients go back.
+    Exchange halo(const Halo& halo, bool back) const {
+      return exchange([&](int each) { return messages(halo.transfer(each), back); });
     }
 
-    /// The ranks between a peer and this one have peers as far away, and so cross the same links. All messages of a
-    /// panel are under way together.
-    Exchange one_way(const std::vector<std::pair<int, double>>& list, double panels) const {
-      Exchange all;
-      for (int number = 0; number < static_cast<int>(price.machine_.levels.size()); ++number) {
-        double count = 0, bytes = 0, apart = 1;
-        for (const auto& [peer, each] : list) {
-          if (level_of(peer) != number) continue;
+    int level_between(int one, int other) const {
+      return price.machine_.level_of(grid.first_rank() + one, grid.first_rank() + other);
+    }
+
+    /// A rank sends and receives at the same time, so the direction that takes longer counts. `of(r)` are the messages
+    /// of rank r of the grid.
+    template <class Of>
+    Exchange exchange(Of&& of, double panels = 1) const {
+      using List = std::vector<std::pair<int, double>>;
+      const auto one_way = [&](List Messages::*list) {
+        const auto of_rank = [&](int each) { return of(each).*list; };
+        return this->one_way(of_rank, panels);
+      };
+      const Exchange out = one_way(&Messages::sent), in = one_way(&Messages::received);
+      const double exposed = std::max(out.seconds - out.hidden, in.seconds - in.hidden),
+                   seconds = std::max(out.seconds, in.seconds);
+      return {seconds, seconds - exposed};
+    }
+
+    /// The levels are busy at the same time. At each, a rank has links of its own, and the links of its unit, which all
+    /// messages of the unit's ranks to this level and to outer ones share. All messages of a panel are under way
+    /// together.
+    template <class Of>
+    Exchange one_way(Of&& of, double panels) const {
+      const auto mine = of(rank);
+      int farthest = 0;
+      for (const auto& [peer, bytes] : mine) farthest = std::max(farthest, level_between(rank, peer));
+      double slowest = 0, exposed = 0;
+      for (int number = 0; number <= farthest; ++number) {
+        double count = 0, bytes = 0;
+        for (const auto& [peer, each] : mine) {
+          if (level_between(rank, peer) != number) continue;
           ++count;
           bytes += each;
-          apart = std::max<double>(apart, std::abs(peer - rank));
         }
-        if (count == 0) continue;
+        double shared = 0;
+        for (int other = 0; number > 0 && other < grid.size(); ++other)
+          if (level_between(rank, other) < number)
+            for (const auto& [peer, each] : of(other)) shared += level_between(other, peer) >= number ? each : 0;
         const Level& level = price.level(number);
         const auto found = level.verbs.find({Verb::exchange, 2});
-        const double seconds = found != level.verbs.end() ? count * found->second.seconds(bytes / count)
-                                                          : std::min(panels, count) * level.latency.value +
-                                                                bytes / price.bandwidth(number, apart);
-        all.seconds += seconds;
-        all.hidden += seconds * level.overlap.value;
+        double seconds = 0;
+        if (found != level.verbs.end())
+          seconds = count > 0 ? count * found->second.seconds(bytes / count) : 0;
+        else
+          seconds =
+              std::min(panels, count) * level.latency.value +
+              std::max(bytes / price.bandwidth(number, 1), shared / (level.bandwidth.value * price.busy_links(number)));
+        slowest = std::max(slowest, seconds);
+        exposed = std::max(exposed, seconds * (1 - level.overlap.value));
       }
-      return all;
+      return {slowest, slowest - exposed};
     }
 
     /// All panels that a product gathers of A and B, and the parts of sums that are added slab by slab, as one exchange
@@ -216,16 +246,19 @@ class PlainPrice {
     double product(std::size_t which) const {
       if (which >= layer->at.products.size()) return 0;
       const ProductPlan& product = layer->at.products[which];
-      Messages messages;
-      const auto gathers = [&](const ProductOperand& operand, const Layout& used) {
-        for (const Interval slab : product.slabs(operand))
-          messages.add(product.gather(operand, used, rank, slab), false, element());
+      const auto of = [&](int each) {
+        Messages messages;
+        const auto gathers = [&](const ProductOperand& operand, const Layout& used) {
+          for (const Interval slab : product.slabs(operand))
+            messages.add(product.gather(operand, used, each, slab), false, element());
+        };
+        gathers(product.a, product.a_used);
+        gathers(product.b, product.b_used);
+        if (product.sums_slabs)
+          for (const Interval slab : product.slabs(product.c)) messages.add(product.sum(each, slab), true, element());
+        return messages;
       };
-      gathers(product.a, product.a_used);
-      gathers(product.b, product.b_used);
-      if (product.sums_slabs)
-        for (const Interval slab : product.slabs(product.c)) messages.add(product.sum(rank, slab), true, element());
-      return exchange(messages, static_cast<double>(product.panels.size())).seconds + steps(product.redistribute_c);
+      return exchange(of, static_cast<double>(product.panels.size())).seconds + steps(product.redistribute_c);
     }
 
     double collectives(Collective::When when) const {

@@ -75,8 +75,8 @@ TEST(Step, OneMicrobatchOnOneStage) {
             "start_backward a\nbackward_filter a\nrelease_dy a\nsum_gradients a\nrelease_layer a\n"
             "sum_gradients in\nrelease_layer in\nrelease_images\nrelease_target\n")
       << "nothing before a has weights, so a computes no dx";
-  EXPECT_EQ(ops["0reduce"], "wait_sent_gradients\nfinish_sums\n");
-  EXPECT_EQ(ops["0step"], "update\n");
+  EXPECT_EQ(ops["0reduce"], "finish_sums\n");
+  EXPECT_EQ(ops["0step"], "wait_sent_gradients\nupdate\n");
   const StepProgram program(plan, 0);
   EXPECT_TRUE(program.first_ops().empty());
   EXPECT_TRUE(program.last_ops().empty()) << "one stage has its loss already";
@@ -146,7 +146,8 @@ TEST(Step, StagesSendOutputsAndGradients) {
   EXPECT_EQ(first["0RECV_B0"], "receive_gradient a\n");
   EXPECT_EQ(second["1RECV_F0"], "receive_input a\n");
   EXPECT_EQ(second["1SEND_B0"], "send_gradient a\n");
-  EXPECT_EQ(first["0reduce"], "wait_sent_gradients\nfinish_sums\n");
+  EXPECT_EQ(second["1reduce"], "finish_sums\n") << "which stage 0 need not delay";
+  EXPECT_EQ(second["1step"], "wait_sent_gradients\nupdate\n");
   for (int stage = 0; stage < 2; ++stage) {
     EXPECT_EQ(print(plan, StepProgram(plan, stage).last_ops()), "finish_outputs\nshare_loss loss\n");
     EXPECT_EQ(count(plan, stage, Kind::sum_gradients), 2) << "once for each layer of the stage";

@@ -183,21 +183,30 @@ TEST(Simulator, MemoryLimitIsKept) {
         }
 }
 
-TEST(Simulator, TransfersWithoutLengthHoldUpNeitherStage) {
+TEST(Simulator, TransfersWithoutLengthHoldUpNoEqualStages) {
+  for (const auto& kind : kinds_for(4)) {
+    const Schedule schedule = generate(request(kind, 4, 8));
+    const GroupGraph graph(schedule.groups());
+    const auto times = equal_times(graph.groups(), 1, {}, 0);
+    const Schedule whole = with_communication(schedule, graph, false);  // without gradient sums
+    const Simulation with = simulate(whole, graph, times), without = simulate(schedule, graph, times);
+    EXPECT_DOUBLE_EQ(with.makespan, without.makespan) << kind;
+    EXPECT_DOUBLE_EQ(with.bubble_rate(), without.bubble_rate()) << kind;
+    EXPECT_NEAR(with.idle(1), without.idle(1), 1e-9) << kind;
+  }
+}
+
+// A stage may come late to a gradient that another one has sent, and hold that up.
+TEST(Simulator, TransfersMakeNoScheduleFaster) {
   std::mt19937 random(5);
   for (const auto& kind : kinds_for(4))
     for (int i = 0; i < 5; ++i) {
       const Schedule schedule = generate(request(kind, 4, 8));
       const GroupGraph graph(schedule.groups());
-      auto times = equal_times(graph.groups(), 1, {}, 0);
+      auto times = equal_times(graph.groups(), 1, {}, 0.25 * i);
       for (auto& each : times.groups)
         each = {1.0 + static_cast<double>(random() % 8), 1.0 + static_cast<double>(random() % 4), 1};
-      const Schedule whole = with_communication(schedule, graph, false);  // without gradient sums
-      const Simulation with = simulate(whole, graph, times), without = simulate(schedule, graph, times);
-      EXPECT_DOUBLE_EQ(with.makespan, without.makespan) << kind;
-      EXPECT_DOUBLE_EQ(with.bubble_rate(), without.bubble_rate()) << kind;
-      EXPECT_NEAR(with.idle(1), without.idle(1), 1e-9) << kind;
-      times.transfer = 0.25 * i;
+      const Schedule whole = with_communication(schedule, graph, false);
       EXPECT_GE(simulate(whole, graph, times).makespan, simulate(schedule, graph, times).makespan - 1e-9) << kind;
     }
 }
@@ -221,15 +230,69 @@ TEST(Simulator, ATransferStartsWhenBothEndsHavePostedIt) {
   EXPECT_EQ(run.critical, (std::vector<std::pair<int, int>>{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {1, 2}, {1, 3}}));
 }
 
+/// Three stages in a row. The first sends one output to each of the others, both at once.
+struct ThreeStages {
+  GroupGraph graph{3, {{0, 1}, {0, 2}, {1, 2}}};
+  Schedule whole{"three",
+                 {{{Kind::forward, 0, 0}, {Kind::send_output, 0, 0, 0, 1}, {Kind::send_output, 0, 0, 0, 2}},
+                  {{Kind::receive_input, 1, 0, 0, 0}, {Kind::forward, 1, 0}, {Kind::send_output, 1, 0, 0, 2}},
+                  {{Kind::receive_input, 2, 0, 0, 0}, {Kind::receive_input, 2, 0, 0, 1}, {Kind::forward, 2, 0}}}};
+};
+
+TEST(Simulator, TransfersOverTheSameLinksLeaveOneAfterTheOther) {
+  const ThreeStages three;
+  const auto seconds = [&](TransferTime first, TransferTime second) {
+    return makespan(three.whole, three.graph,
+                    {{{1, 0, 0}, {1, 0, 0}, {1, 0, 0}}, 0, {{first, {}}, {second, {}}, {{1}, {}}}});
+  };
+  EXPECT_EQ(seconds({4}, {3}), 1 + 4 + 3 + 1) << "the second output leaves when the first one has left";
+  EXPECT_EQ(seconds({4, 2}, {3, 2}), 1 + 4 + 1 + 1 + 1) << "without their latencies they leave in 2 + 1";
+  EXPECT_EQ(seconds({4, 0, 1}, {6, 0, 0}), 1 + 6 + 1 + 0.) << "different links; the path by way of stage 1 takes 7 too";
+}
+
+TEST(Simulator, ABackwardWaitsForGradientsThatItsStageHasSent) {
+  const GroupGraph graph(2);
+  const Schedule whole{"two",
+                       {{{Kind::forward, 0, 0},
+                         {Kind::send_output, 0, 0, 0, 1},
+                         {Kind::forward, 0, 1},
+                         {Kind::send_output, 0, 1, 0, 1},
+                         {Kind::receive_gradient, 0, 0, 0, 1},
+                         {Kind::backward, 0, 0},
+                         {Kind::receive_gradient, 0, 1, 0, 1},
+                         {Kind::backward, 0, 1},
+                         {Kind::reduce, 0, 0},
+                         {Kind::step, 0, 0}},
+                        {{Kind::receive_input, 1, 0, 0, 0},
+                         {Kind::forward, 1, 0},
+                         {Kind::receive_input, 1, 1, 0, 0},
+                         {Kind::forward, 1, 1},
+                         {Kind::backward, 1, 0},
+                         {Kind::send_gradient, 1, 0, 0, 0},
+                         {Kind::backward, 1, 1},
+                         {Kind::send_gradient, 1, 1, 0, 0},
+                         {Kind::reduce, 1, 0},
+                         {Kind::step, 1, 0}}}};
+  // Stage 1 has sent its second gradient at 2 + 4 x 1; stage 0 takes it after its own backward of 10.
+  const std::vector<GroupTimes> groups{{1, 10, 0}, {1, 1, 0, 2, 5}};
+  const Simulation run = simulate(whole, graph, {groups, 0, {{{0}, {1}}}});
+  const auto ends = [&](std::size_t stage, std::size_t i) { return run.stages[stage][i].end; };
+  EXPECT_EQ(ends(1, 4), 4) << "the first backward";
+  EXPECT_EQ(ends(1, 6), 5 + 1) << "the second waits until the first gradient has arrived";
+  EXPECT_EQ(ends(1, 8), 6 + 2) << "the sums wait for nothing";
+  EXPECT_EQ(ends(0, 5), 5 + 10);
+  EXPECT_EQ(ends(1, 9), 15 + 1 + 5) << "the update waits until the second gradient has arrived";
+}
+
 TEST(Simulator, TheSecondReplicaHasItsOwnTimes) {
   const GroupGraph graph(2);
   const Schedule both{
       "both",
       {{{Kind::forward, 0, 0, 0}, {Kind::forward, 1, 1, 1}}, {{Kind::forward, 0, 1, 1}, {Kind::forward, 1, 0, 0}}}};
-  ScheduleTimes times{{{1, 0, 0}, {1, 0, 0}}, 0, {0.5}};
+  ScheduleTimes times{{{1, 0, 0}, {1, 0, 0}}, 0, {{{0.5}, {0.5}}}};
   EXPECT_EQ(makespan(both, graph, times), 2.5);
   times.second_groups = {{2, 0, 0}, {4, 0, 0}};
-  times.second_edges = {3};
+  times.second_edges = {{{3}, {3}}};
   EXPECT_EQ(makespan(both, graph, times), 2 + 3 + 4);
 }
 

@@ -24,7 +24,9 @@ class CostFormula {
 
   /// Returns the cost of a step on a machine. Throws Error if the machine has other levels, or other numbers of ranks
   /// in their units, than the machine of the constructor.
-  StepCost step(const Machine& machine) const;
+  StepCost step(const Machine& machine) const { return step(machine, machine); }
+  /// The same, with transfers between stages priced on another machine, e.g. one whose links overlap with computing.
+  StepCost step(const Machine& machine, const Machine& between_stages) const;
   /// Returns the cost with its details, as estimate() does, and throws as step() does. Memory and traffic do not depend
   /// on the machine's constants; the first call computes them.
   Cost cost(const Machine& machine) const;

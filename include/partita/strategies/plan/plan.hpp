@@ -36,7 +36,8 @@ struct StageBoundary {
   Layout to;      ///< layout that the group's first reader needs; its gradient leaves as to.dual()
   std::vector<RedistributionStep> complete_sums;  ///< y -> from, on the layer's own grid
 
-  /// Returns what a rank of the world sends and receives of y or, with `back`, of its gradient.
+  /// Returns what a rank of the world sends and receives of y or, with `back`, of its gradient. Where blocks are
+  /// replicated, each replica sends to the ranks with its coordinates, so that all send equally much.
   TransferPlan transfer(int rank, bool back) const;
 };
 

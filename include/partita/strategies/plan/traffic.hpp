@@ -64,6 +64,7 @@ struct PlannedTraffic {
   Purpose purpose = Purpose::input;
   std::vector<PeerTraffic> peers{};  ///< exchanges: by peer, whose number is counted from the rank: -1 is one below
   StepOp op{};                       ///< the operation of the step that sends it
+  int exchange = 0;                  ///< the number of the exchange among those of `op`, the same on all ranks
   int turns = 1;                     ///< exchanges: messages of one turn travel together, as a product's panel does
 };
 

@@ -2,6 +2,7 @@
 
 #include "partita/strategies/schedule/schedule.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace partita {
@@ -14,23 +15,44 @@ struct GroupTimes {
   bool operator==(const GroupTimes&) const = default;
 };
 
+/// The time of a transfer from one stage to another. It delays neither stage's other actions. What a stage sends over
+/// the links of one level of the machine leaves one after the other, and so do transfers from one stage to another, but
+/// for their latencies.
+struct TransferTime {
+  double seconds = 0;
+  double latency = 0;  ///< the part of `seconds` for which the links are free
+  int level = 0;
+
+  /// Adds a transfer that starts at the same time between the same stages. They have one latency together.
+  void add(const TransferTime& other) {
+    seconds += other.seconds - std::min(latency, other.latency);
+    latency = std::max(latency, other.latency);
+    level = std::max(level, other.level);
+  }
+};
+
+/// The times of the transfers between two groups.
+struct EdgeTimes {
+  TransferTime output, gradient;
+};
+
 /// Durations of a schedule's actions.
 struct ScheduleTimes {
   std::vector<GroupTimes> groups;
-  double transfer = 0;          ///< from one stage to another; it delays neither stage's other actions
-  std::vector<double> edges{};  ///< transfer times by GroupGraph::edge, if they differ
+  double transfer = 0;             ///< seconds from one stage to another
+  std::vector<EdgeTimes> edges{};  ///< transfers by GroupGraph::edge, if they differ
   /// The times of the second replica (Chimera), whose groups run on other stages. Empty: those of the first one.
   std::vector<GroupTimes> second_groups{};
-  std::vector<double> second_edges{};
+  std::vector<EdgeTimes> second_edges{};
 
   const GroupTimes& of(int group, int replica = 0) const {
     return (replica == 0 || second_groups.empty() ? groups : second_groups)[group];
   }
   double of(const Action& action) const;
-  /// The time of a transfer over an edge of the graph.
-  double of_edge(int edge, int replica) const {
+  /// The times of the transfers over an edge of the graph.
+  EdgeTimes of_edge(int edge, int replica) const {
     const auto& all = replica == 0 || second_edges.empty() ? edges : second_edges;
-    return all.empty() ? transfer : all[edge];
+    return all.empty() ? EdgeTimes{{transfer}, {transfer}} : all[edge];
   }
 };
 
@@ -49,7 +71,8 @@ struct GroupMemory {
 std::vector<double> peak_memory(const Schedule& schedule, const std::vector<GroupMemory>& memory);
 
 /// The timing of a schedule in which each stage runs its list in order, each action as soon as its predecessors are
-/// done. A transfer starts when both stages have come to it.
+/// done. A transfer starts when both stages have come to it and its links are free. As in the executor, a backward waits
+/// until the gradients that its stage has sent have arrived, and the outputs of its microbatch.
 struct Simulation {
   /// An action and the time when it runs.
   struct Span {

@@ -1,5 +1,5 @@
 #include "partita/base/error.hpp"
-#include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/cost/cost_formula.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "src/base/plain_text.hpp"
 #include "src/cli/files/child_process.hpp"
@@ -106,19 +106,30 @@ double run_simgrid(const std::string& folder, int ranks) {
   throw RunFailed(fmt::format("smpirun ended with status {} and no simulated time: {}", end.status, end.message));
 }
 
-/// The prices that belong to the traces: without overlap, and with everything hidden that can be.
+/// The price of what the traces hold, in which only transfers between stages overlap with computing, and those in which
+/// nothing does and everything that can.
 struct Prices {
-  double without_overlap = 0, overlapped = 0;
+  double replayed = 0, without_overlap = 0, overlapped = 0;
 };
 
+Prices prices_of(const Plan& plan, const MachineFiles& files) {
+  const Machine waits = simgrid_machine(files.machine, 0), overlaps = simgrid_machine(files.machine, 1);
+  const CostFormula formula(plan, waits, files.times);
+  return {formula.step(waits, overlaps).seconds, formula.step(waits).seconds, formula.step(overlaps).seconds};
+}
+
 void print(const Plan& plan, const Prices& prices, const std::optional<double>& simulated) {
-  fmt::print("{:<28}{:.4f} ms per step\n", "price without overlap", prices.without_overlap * 1e3);
-  if (plan.grids.size() > 1) fmt::print("{:<28}{:.4f} ms\n", "price with full overlap", prices.overlapped * 1e3);
+  const auto line = [](std::string_view what, double seconds) {
+    fmt::print("{:<28}{:.4f} ms per step\n", what, seconds * 1e3);
+  };
+  line("price without overlap", prices.without_overlap);
+  const bool stages = plan.grids.size() > 1;
+  if (stages) line("price with full overlap", prices.overlapped);
+  if (stages) line("price of what is replayed", prices.replayed);
   if (simulated)
-    fmt::print("{:<28}{:.4f} ms, {:+.1f} % of the price without overlap\n", "simulated by SimGrid", *simulated * 1e3,
-               (*simulated / prices.without_overlap - 1) * 100);
-  if (simulated && plan.grids.size() > 1)
-    fmt::print("transfers between stages go on while ranks compute, other messages do not\n");
+    fmt::print("{:<28}{:.4f} ms, {:+.1f} % of the price{}\n", "simulated by SimGrid", *simulated * 1e3,
+               (*simulated / prices.replayed - 1) * 100, stages ? " of what is replayed" : " without overlap");
+  if (stages) fmt::print("transfers between stages go on while ranks compute, other messages do not\n");
 }
 
 /// Notes a difference that neither overlap nor waiting explains: then the price or the simulation is wrong.
@@ -145,10 +156,7 @@ int simulate(const SimulateOptions& options, const ModelFactory& factory) {
     fail("the strategy has {} ranks; simulate writes a route for each pair of ranks, and takes at most {}",
          plan.ranks(), most_ranks);
   const Machine machine = simgrid_machine(files.machine, 0);
-  const auto price = [&](double overlap) {
-    return estimate(plan, simgrid_machine(files.machine, overlap), files.times).seconds;
-  };
-  const Prices prices{price(0), price(1)};
+  const Prices prices = prices_of(plan, files);
   const std::string folder = make_folder(options.out);
   write_files(plan, machine, files.times, folder);
   fmt::print("{} on {} ranks of \"{}\": platform.xml, hosts.txt, traces.txt and {} traces are in {}\n", plan.model,
@@ -161,7 +169,7 @@ int simulate(const SimulateOptions& options, const ModelFactory& factory) {
     simulated = run_simgrid(folder, plan.ranks());
   }
   print(plan, prices, simulated);
-  if (simulated) note_difference(*simulated, prices.without_overlap);
+  if (simulated) note_difference(*simulated, prices.replayed);
   if (!runs)
     fmt::print("smpirun is not installed (Debian: libsimgrid-dev); with it, run\n{}\n",
                fmt::join(command(options.out, plan.ranks()), " "));
@@ -172,7 +180,8 @@ int simulate(const SimulateOptions& options, const ModelFactory& factory) {
                            {"machine", machine.name},
                            {"ranks", plan.ranks()},
                            {"batch", plan.workload.batch},
-                           {"predicted", prices.without_overlap},
+                           {"predicted", prices.replayed},
+                           {"predicted_without_overlap", prices.without_overlap},
                            {"predicted_overlapped", prices.overlapped},
                            {"simulated", simulated ? Json(*simulated) : Json()}}));
   return 0;
