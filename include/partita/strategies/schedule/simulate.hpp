@@ -71,8 +71,8 @@ struct GroupMemory {
 std::vector<double> peak_memory(const Schedule& schedule, const std::vector<GroupMemory>& memory);
 
 /// The timing of a schedule in which each stage runs its list in order, each action as soon as its predecessors are
-/// done. A transfer starts when both stages have come to it and its links are free. As in the executor, a backward waits
-/// until the gradients that its stage has sent have arrived, and the outputs of its microbatch.
+/// done. A transfer starts when both stages have come to it and its links are free. As in the executor, a backward
+/// waits until the gradients that its stage has sent have arrived, and the outputs of its microbatch.
 struct Simulation {
   /// An action and the time when it runs.
   struct Span {
