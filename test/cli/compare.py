@@ -83,8 +83,10 @@ def priced():
               all(layer["measured_kernels"] for layer in row["layers"]) and
               {"name", "kind", "stage", "forward", "backward_data", "backward_filter", "compute", "communication",
                "sums", "messages", "bytes", "memory"} <= set(row["layers"][0]))
-        ends = [span["end"] for stage in row["timeline"] for span in stage]
-        check(f"{name}: the timeline ends with the step", abs(max(ends) / row["seconds"] - 1) < 1e-9, row["seconds"])
+        end, optimizer = max(span["end"] for stage in row["timeline"] for span in stage), row["parts"]["optimizer"]
+        check(f"{name}: the timeline ends with the step, but for the loss of all stages",
+              abs(end / row["seconds"] - 1) < 1e-9 or
+              (len(row["timeline"]) > 1 and 0 < row["seconds"] - end <= optimizer), (end, row["seconds"], optimizer))
         check(f"{name}: nothing was run", "measured" not in row and "error" not in row)
     check("only stages have a bubble", rows["samples.toml"]["parts"]["bubble"] ==
           0 < rows["stages.toml"]["parts"]["bubble"])
@@ -222,10 +224,10 @@ def limited():
 def reasons():
     """Beside each group of layers stands the second-best layout. What holds too much, or is faster but of another kind,
     says so."""
-    def rows(*args):
-        """Plans for 64 ranks. Returns the output, and the rows of the second-best layouts."""
-        text = partita("plan", "--ranks", "64", "--machine", MACHINES / "dgx-h100.toml", "--kinds", "none", "--out",
-                       "why", *args).out
+    def rows(*args, ranks=64, machine="dgx-h100"):
+        """Plans for some ranks. Returns the output, and the rows of the second-best layouts."""
+        text = partita("plan", "--ranks", str(ranks), "--machine", MACHINES / f"{machine}.toml", "--kinds", "none",
+                       "--out", "why", *args).out
         table = text.split("the second best for them\n")[1].split("\n\n")[0]
         return text, [re.search(r"^(.+?) +(\d+)  (.+?)  +([^:]+: ([-+]?[\d.]+) %.*)$", line).groups()
                       for line in table.splitlines()]
@@ -234,7 +236,7 @@ def reasons():
     check("each layer is in one group", sum(int(layers) for _, layers, *_ in found) == 22, text)
     check("a layout that does not fit", sum(says.endswith("; does not fit") for *_, says, _ in found) == 1, text)
     check("without a limit every layout fits", "does not fit" not in rows("--model", "alexnet", "--batch", "256")[0])
-    text, found = rows("--model", "resnet50", "--batch", "16")
+    text, found = rows("--model", "fashion-cnn", "--batch", "32", ranks=16, machine="frontier")
     faster = [says for *_, says, longer in found if float(longer) <= -0.2]
     check("a faster layout is of another kind, and says so", faster and all(
         re.search(r"; this is of another kind \([a-z, ]+\)$", says) for says in faster), text)
