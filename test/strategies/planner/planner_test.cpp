@@ -417,7 +417,7 @@ TEST(Planner, WithinALimitNoWorseThanWhatFits) {
     EXPECT_LE(found.cost.seconds, 1.0001 * expected.cost.seconds) << limit << "\n" << expected.strategy.print();
     staged += !found.strategy.groups().empty();
   }
-  if (!short_run()) EXPECT_GT(staged, 0) << "a short run has two of these limits";
+  EXPECT_TRUE(staged > 0 || short_run()) << "a short run has two of these limits";
 }
 
 TEST(Planner, WhereNothingFitsTheSmallestIsGiven) {
