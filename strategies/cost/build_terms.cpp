@@ -312,31 +312,32 @@ class CostTermBuilder::WorkOfRanks {
     if (fresh) builder_.add_traffic(found->second, layer_, index_, replica_, found->first);
     return {&found->second, fresh};
   }
-  KernelTerm kernel(int rank) { return builder_.kernels_.on_rank(kernels_, representative_rank(grid_, rank, even_)); }
+  const KernelTerm& kernel(int rank) {
+    const auto [found, fresh] = kernel_of_.try_emplace(representative_rank(grid_, rank, even_));
+    if (fresh) found->second = builder_.kernels_.on_rank(kernels_, found->first);
+    return found->second;
+  }
   /// Returns the bytes that a rank's unit exchanges when the ranks run the same as `item`, one of this rank's.
   double of_unit(const PlannedTraffic& item, int rank, int level, Direction direction) {
     const Grid& grid = builder_.whole_ == nullptr ? grid_ : *builder_.whole_;
     if (!each_counts_) return unit_bytes_if_alike(builder_.machine_, grid, item.peers, rank, level, direction);
-    const auto same = [&](const auto& each) { return runs_same(each.first, item); };
-    auto found = std::find_if(units_.begin(), units_.end(), same);
+    const Exchange exchange{item.op, item.exchange};
+    auto found = std::find_if(units_.begin(), units_.end(), [&](const auto& each) { return each.first == exchange; });
     if (found == units_.end()) {
-      const auto peers_of = [this, item](int other) { return peers(item, other); };
-      units_.emplace_back(item, UnitTraffic(builder_.machine_, grid, peers_of));
+      units_.emplace_back(exchange, UnitTraffic(builder_.machine_, grid,
+                                                [this, exchange](int other) { return peers(exchange, other); }));
       found = std::prev(units_.end());
     }
     return found->second.bytes(rank, level, direction);
   }
 
  private:
-  /// True if two ranks' items are their parts of one exchange.
-  static bool runs_same(const PlannedTraffic& a, const PlannedTraffic& b) {
-    return a.op == b.op && a.verb == b.verb && a.exchange == b.exchange;
-  }
-  const std::vector<PeerTraffic>* peers(const PlannedTraffic& item, int rank) {
-    const auto& items = of(rank).first->items;
-    const auto found =
-        std::find_if(items.begin(), items.end(), [&](const auto& each) { return runs_same(each, item); });
-    return found == items.end() ? nullptr : &found->peers;
+  using Exchange = std::pair<StepOp, int>;  // an operation, and the number of one of its exchanges
+
+  const std::vector<PeerTraffic>* peers(const Exchange& exchange, int rank) {
+    for (const PlannedTraffic& each : of(rank).first->items)
+      if (each.verb == Verb::exchange && Exchange(each.op, each.exchange) == exchange) return &each.peers;
+    return nullptr;
   }
 
   static constexpr int most_counted = 64;  // ranks of a grid whose messages are counted one by one
@@ -348,8 +349,9 @@ class CostTermBuilder::WorkOfRanks {
   AxisSet even_;
   bool each_counts_;  // else ranks exchange alike but at the ends of axes, which few are
   LayerKernels kernels_;
-  std::unordered_map<int, LayerWork> known_;                   // by the first rank of those that do the same
-  std::vector<std::pair<PlannedTraffic, UnitTraffic>> units_;  // by exchange
+  std::unordered_map<int, LayerWork> known_;  // by the first rank of those that do the same
+  std::unordered_map<int, KernelTerm> kernel_of_;
+  std::vector<std::pair<Exchange, UnitTraffic>> units_;
 };
 
 RankTerms CostTermBuilder::on_rank(WorkOfRanks& works, const LayerWork& work, int rank) {
@@ -458,34 +460,60 @@ UpdateTerms CostTermBuilder::update(int group) const {
   return most;
 }
 
+/// What the ranks of one stage send to, or receive from, another stage in one operation.
+class CostTermBuilder::TransferOfRanks {
+ public:
+  TransferOfRanks(CostTermBuilder& builder, const StepOp& op, int replica, const Grid& grid)
+      : builder_(builder),
+        op_(op),
+        replica_(replica),
+        grid_(grid),
+        layer_(builder.plan_.layers_of(replica, false)[op.layer]),
+        alike_(symmetric_axes(layer_.sends_to_stages[op.part]) == grid.all()),
+        units_(builder.machine_, grid,
+               [this](int rank) { return items(rank).empty() ? nullptr : &items(rank)[0].peers; }) {}
+
+  const std::vector<PlannedTraffic>& items(int rank) {
+    const auto [found, fresh] = items_.try_emplace(rank);
+    if (!fresh) return found->second;
+    OpTraffic traffic(builder_.plan_, layer_, op_.layer, replica_, grid_.first_rank() + rank);
+    traffic.add_transfer(op_);
+    return found->second = std::move(traffic).take();
+  }
+
+  /// Returns the movement of an item of a rank.
+  Movement movement(const PlannedTraffic& item, int rank) {
+    return builder_.movement(item, grid_, rank, [&](int level, Direction direction) {
+      return alike_ ? unit_bytes_if_alike(builder_.machine_, grid_, item.peers, rank, level, direction)
+                    : units_.bytes(rank, level, direction);
+    });
+  }
+
+ private:
+  CostTermBuilder& builder_;
+  StepOp op_;
+  int replica_;
+  const Grid& grid_;
+  const LayerPlan& layer_;
+  bool alike_;  // all ranks send equally much to the same place of the other stage
+  std::map<int, std::vector<PlannedTraffic>> items_;
+  UnitTraffic units_;
+};
+
 std::vector<Movement> CostTermBuilder::transfer(const StepOp& op, int replica) {
-  const LayerPlan& layer = plan_.layers_of(replica, false)[op.layer];
-  const StageBoundary& boundary = layer.sends_to_stages[op.part];
+  const StageBoundary& boundary = plan_.layers_of(replica, false)[op.layer].sends_to_stages[op.part];
   const StepOp received{StepOp::Kind::receive_input, false, op.part, op.layer};
   std::vector<Movement> all;
   for (const auto& [layout, end] : {std::pair(&boundary.from, &op), std::pair(&boundary.to, &received)}) {
-    const Grid& grid = layout->grid();
-    std::map<int, std::vector<PlannedTraffic>> items;  // by rank
-    const auto items_of = [&, end = end ](int rank) -> const auto& {
-      const auto [found, fresh] = items.try_emplace(rank);
-      if (!fresh) return found->second;
-      OpTraffic traffic(plan_, layer, op.layer, replica, grid.first_rank() + rank);
-      traffic.add_transfer(*end);
-      return found->second = std::move(traffic).take();
-    };
-    const bool alike = symmetric_axes(boundary) == grid.all();
-    UnitTraffic units(machine_, grid, [&](int rank) {
-      const auto& of_rank = items_of(rank);
-      return of_rank.empty() ? nullptr : &of_rank.front().peers;
-    });
-    for (const int rank : representatives(grid, machine_))
-      for (const auto& item : items_of(rank))
-        all.push_back(movement(item, grid, rank, [&](int level, Direction direction) {
-          return alike ? unit_bytes_if_alike(machine_, grid, item.peers, rank, level, direction)
-                       : units.bytes(rank, level, direction);
-        }));
+    TransferOfRanks ranks(*this, *end, replica, layout->grid());
+    for (const int rank : representatives(layout->grid(), machine_))
+      for (const auto& item : ranks.items(rank)) all.push_back(ranks.movement(item, rank));
   }
   return all;
+}
+
+Movement CostTermBuilder::transfer_on(const PlannedTraffic& item, const Grid& grid, int rank) {
+  return TransferOfRanks(*this, item.op, 0, grid).movement(item, rank);
 }
 
 }  // namespace partita

@@ -39,6 +39,8 @@ class CostTermBuilder {
   /// Returns one transfer of a layer between stages, of an operation send_output: one entry per representative that
   /// sends or receives.
   std::vector<Movement> transfer(const StepOp& op, int replica);
+  /// Returns such a transfer, of an output or back of its gradient, as one rank of the layer's grid sees it.
+  Movement transfer_on(const PlannedTraffic& item, const Grid& grid, int rank);
   /// Returns the terms of one item of traffic of a rank of the grid.
   Movement movement(const PlannedTraffic& item, const Grid& grid, int rank);
   KernelTerm kernel(int layer, int rank) const;
@@ -63,6 +65,7 @@ class CostTermBuilder {
   };
   void add_traffic(LayerWork& work, const LayerPlan& layer, int index, int replica, int rank);
   class WorkOfRanks;
+  class TransferOfRanks;
   RankTerms on_rank(WorkOfRanks& works, const LayerWork& work, int rank);
   const std::vector<int>& ranks(int stage, AxisSet every);
   std::optional<AxisSet> even_sums(int layer);

@@ -16,8 +16,8 @@ PassCost& PassCost::operator+=(const PassCost& other) {
 }
 
 PassCost PassCost::operator*(double factor) const {
-  return {compute * factor, halo * factor, redistribution * factor, product * factor, collective * factor,
-          hidden * factor,  room * factor};
+  return {compute * factor,    halo * factor,   redistribution * factor, product * factor,
+          collective * factor, hidden * factor, room * factor,           rank};
 }
 
 Cost estimate(const Plan& plan, const Machine& machine, const KernelTimes& times) {

@@ -190,11 +190,13 @@ LayerCost MachineRates::layer(const RankTerms& of) const {
   const double forward = kernel.measured ? 0 : seconds(kernel, kernel.bytes);
   const double backward =
       kernel.measured || kernel.backward_bytes == kernel.bytes ? forward : seconds(kernel, kernel.backward_bytes);
-  for (const Pass pass : microbatch_passes)
+  for (const Pass pass : microbatch_passes) {
+    cost_of(cost, pass).rank = of.rank;
     cost_of(cost, pass).compute =
         kernel.measured
             ? kernel.seconds[pass]
             : kernel.forwards[pass] * forward + kernel.backwards[pass] * backward + kernel.added[pass] / memory_;
+  }
   const double recomputed = kernel.recomputes ? cost.forward.compute : 0;
   // seconds of each Computation that hide nothing yet
   std::array<double, 4> unused{cost.forward.compute, cost.backward_data.compute - recomputed,

@@ -190,6 +190,22 @@ std::string work_formula(const MachineRates& rates, const Machine& machine, cons
 
 }  // namespace
 
+namespace {
+
+/// e.g. "rank 3 of its grid", or, if passes have different slowest ranks, each with its pass.
+std::string slowest_ranks(const LayerCost& cost) {
+  std::string each;
+  bool same = true;
+  for (const Pass pass : microbatch_passes) {
+    if (cost_of(cost, pass).total() == 0) continue;
+    same = same && cost_of(cost, pass).rank == cost.rank;
+    each += fmt::format("{}{} ({})", each.empty() ? "" : ", ", cost_of(cost, pass).rank, name(pass));
+  }
+  return same ? fmt::format("rank {} of its grid", cost.rank) : fmt::format("ranks {} of its grid", each);
+}
+
+}  // namespace
+
 std::string explain_cost(const Plan& plan, const Machine& machine, const KernelTimes& times, int index,
                          std::optional<int> on) {
   CostTermBuilder builder(plan, machine, times, splits_backward(plan.schedule));
@@ -197,32 +213,35 @@ std::string explain_cost(const Plan& plan, const Machine& machine, const KernelT
   const Grid& grid = plan.grid_of(index);
   const auto ranks = on ? std::vector{builder.layer_on(index, *on)} : builder.layer(index, false);
   const LayerCost cost = MachineRates(builder.terms(), machine).layer(ranks);
-  std::string text = fmt::format("{}: {} per microbatch of {} samples, on rank {} of its grid{}\n", layer.name,
+  std::string text = fmt::format("{}: {} per microbatch of {} samples, on {}{}\n", layer.name,
                                  time(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total()),
-                                 plan.samples(0).extent(), cost.rank, on ? "" : ", the slowest");
-  const KernelTerm kernel = builder.kernel(index, cost.rank);
+                                 plan.samples(0).extent(), slowest_ranks(cost), on ? "" : ", the slowest");
   for (const Pass pass : microbatch_passes)
-    if (const double compute = cost_of(cost, pass).compute; compute != 0)
-      text += line(
-          name(pass), "compute", compute,
-          cost.measured
-              ? measured(times, local_work(layer, cost.rank, plan.workload), timed_loop(plan, plan.stage_of(index)))
-              : work_formula(MachineRates(builder.terms(), machine), machine, kernel, pass, plan.workload.dtype));
+    if (const auto& [compute, rank] = std::pair(cost_of(cost, pass).compute, cost_of(cost, pass).rank); compute != 0)
+      text += line(name(pass), "compute", compute,
+                   cost.measured
+                       ? measured(times, local_work(layer, rank, plan.workload), timed_loop(plan, plan.stage_of(index)))
+                       : work_formula(MachineRates(builder.terms(), machine), machine, builder.kernel(index, rank),
+                                      pass, plan.workload.dtype));
   const auto add = [&](const PlannedTraffic& item, const Movement& movement) {
     const MachineRates rates(builder.terms(), machine);
     text += line(name(item.pass), item.role, rates.seconds(movement).all,
                  formula({builder.terms(), rates, machine}, item, movement));
   };
-  const auto crosses_stages = [](const PlannedTraffic& item) {
-    return item.purpose == Purpose::stages && item.axes == 0;
+  // Adds the messages of a pass on the rank that is charged in it. Sums before a transfer count toward forward.
+  const auto add_pass = [&](Pass pass) {
+    const int rank = cost_of(cost, pass).rank;
+    const auto of_rank = std::find_if(ranks.begin(), ranks.end(), [&](const auto& each) { return each.rank == rank; });
+    auto in_stage = of_rank->movements.begin();  // in the same order
+    for (const auto& item : microbatch_traffic(plan, index, grid.first_rank() + rank, false, true)) {
+      const bool crosses = item.purpose == Purpose::stages && item.axes == 0;
+      const Movement movement = crosses ? builder.transfer_on(item, grid, rank) : (in_stage++)->movement;
+      if ((item.pass == Pass::stages ? Pass::forward : item.pass) == pass) add(item, movement);
+    }
   };
-  const int world_rank = grid.first_rank() + cost.rank;
-  const auto of_rank =
-      std::find_if(ranks.begin(), ranks.end(), [&](const auto& each) { return each.rank == cost.rank; });
-  auto in_stage = of_rank->movements.begin();  // in the same order
-  for (const auto& item : microbatch_traffic(plan, index, world_rank, false, true))
-    add(item, crosses_stages(item) ? builder.movement(item, grid, cost.rank) : (in_stage++)->movement);
-  for (const auto& item : step_traffic(plan, index, world_rank)) add(item, builder.movement(item, grid, cost.rank));
+  for (const Pass pass : microbatch_passes) add_pass(pass);
+  for (const auto& item : step_traffic(plan, index, grid.first_rank() + cost.rank))
+    add(item, builder.movement(item, grid, cost.rank));
   for (const Pass pass : microbatch_passes)
     if (const double hidden = cost_of(cost, pass).hidden; hidden > 0)
       text += fmt::format("    {:<16} {:<22} {:>12} of the halos is hidden by computation\n", name(pass), "hidden",

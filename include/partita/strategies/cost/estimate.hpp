@@ -22,6 +22,7 @@ struct PassCost {
   /// Seconds of computing that can hide gradient sums: total() less what the rank that communicates longest needs for
   /// that, hidden or not. Not part of total().
   double room = 0;
+  int rank = 0;  ///< of a layer: the rank of the stage's grid that takes longest
   double total() const { return compute + halo + redistribution + product + collective; }
   double communication() const { return total() - compute; }
   PassCost& operator+=(const PassCost& other);
@@ -35,7 +36,7 @@ struct LayerCost {
   /// gradients back.
   double inputs = 0;
   double grad_reduce = 0;  ///< seconds per step of the gradient sums that the layer completes, hidden or not
-  int rank = 0;            ///< the slowest rank of the stage's grid
+  int rank = 0;            ///< the rank of the stage's grid that takes longest for all passes together
   /// True if the kernel times were measured. Otherwise they follow from operations, bytes and the machine's rates.
   bool measured = false;
 };
