@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace partita {
 
@@ -105,60 +106,43 @@ int block_of(Interval range, int parts, Index at) {
 
 }  // namespace
 
-/// What the coordinates of a rank along the axes of one dimension say of it.
-struct Layout::Holding {
-  int rank;           // what they add to its number
-  Interval interval;  // what it holds of the dimension
-};
-
-/// Returns this for all coordinates along the axes of dimension d at which a rank holds some of the interval. Each has
-/// the part of the interval.
-std::vector<Layout::Holding> Layout::holders_along(int d, Interval wanted, int rank, AxisSet set) const {
-  std::vector<Holding> all{{0, {0, shape_.extent(d)}}}, parts;
-  for (const int axis : axes(d)) {
-    const int extent = grid_.extent(axis), own = grid_.coordinate(rank, axis);
-    const bool free = (set >> axis & 1U) != 0;
-    parts.clear();
-    for (const auto& [before, interval] : all) {
-      const Interval some = intersect(interval, wanted);
-      if (some.empty()) continue;
-      const int first = free ? block_of(interval, extent, some.lo) : own;
-      const int last = free ? block_of(interval, extent, some.hi - 1) : own;
-      for (int i = first; i <= last; ++i)
-        parts.push_back({before + i * grid_.stride(axis), balanced_block(interval, extent, i)});
-    }
-    std::swap(all, parts);
-  }
-  for (Holding& each : all) each.interval = intersect(each.interval, wanted);
-  std::erase_if(all, [](const Holding& each) { return each.interval.empty(); });
-  return all;
-}
-
 std::vector<Transfer> Layout::holders(const Box& box, int rank, AxisSet set) const {
-  std::vector<Transfer> all{{0, box}}, pairs;
-  /// Replaces every entry by its pairs with all choices of a list.
-  const auto pair_with = [&](const auto& choices, auto&& add) {
-    pairs.clear();
-    pairs.reserve(all.size() * choices.size());
+  std::vector<Transfer> all{{0, box}}, parts;
+  /// Replaces each entry by one for each coordinate of an axis from `first` to `last`.
+  const auto divide = [&](int axis, auto&& first, auto&& last, auto&& block) {
+    const bool free = (set >> axis & 1U) != 0;
+    const int own = grid_.coordinate(rank, axis);
+    parts.clear();
     for (const Transfer& each : all)
-      for (const auto& choice : choices) add(pairs.emplace_back(each), choice);
-    std::swap(all, pairs);
+      for (int i = free ? first(each) : own, end = free ? last(each) : own; i <= end; ++i) {
+        Transfer& part = parts.emplace_back(each);
+        part.peer += i * grid_.stride(axis);
+        block(part, i);
+      }
+    std::swap(all, parts);
   };
-  for (int d = 0; d < shape_.dims(); ++d)
-    pair_with(holders_along(d, box[d], rank, set), [d](Transfer& holder, const Holding& along) {
-      holder.peer += along.rank;
-      holder.box[d] = along.interval;
-    });
-  const AxisSet whole = grid_.all() & ~sharding();
-  for (int axis = 0; axis < grid_.axes(); ++axis) {
-    if ((whole >> axis & 1U) == 0) continue;
-    std::vector<int> along{grid_.coordinate(rank, axis)};
-    if ((set >> axis & 1U) != 0) {
-      along.resize(static_cast<std::size_t>(grid_.extent(axis)));
-      std::iota(along.begin(), along.end(), 0);
+  for (int d = 0; d < shape_.dims(); ++d) {
+    for (Transfer& each : all) each.box[d] = {0, shape_.extent(d)};
+    const auto clip = [&] {
+      std::erase_if(all, [&](const Transfer& each) { return intersect(each.box[d], box[d]).empty(); });
+    };
+    clip();
+    for (const int axis : axes(d)) {
+      const int extent = grid_.extent(axis);
+      divide(
+          axis, [&](const Transfer& t) { return block_of(t.box[d], extent, std::max(t.box[d].lo, box[d].lo)); },
+          [&](const Transfer& t) { return block_of(t.box[d], extent, std::min(t.box[d].hi, box[d].hi) - 1); },
+          [&](Transfer& t, int i) { t.box[d] = balanced_block(t.box[d], extent, i); });
+      clip();
     }
-    pair_with(along, [&](Transfer& holder, int i) { holder.peer += i * grid_.stride(axis); });
+    for (Transfer& each : all) each.box[d] = intersect(each.box[d], box[d]);
   }
+  const AxisSet whole = grid_.all() & ~sharding();
+  for (int axis = 0; axis < grid_.axes(); ++axis)
+    if ((whole >> axis & 1U) != 0)
+      divide(
+          axis, [](const Transfer&) { return 0; }, [&](const Transfer&) { return grid_.extent(axis) - 1; },
+          [](Transfer&, int) {});
   const auto lower = [](const Transfer& a, const Transfer& b) { return a.peer < b.peer; };
   if (!std::is_sorted(all.begin(), all.end(), lower)) std::sort(all.begin(), all.end(), lower);
   return all;

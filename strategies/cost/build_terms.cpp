@@ -14,11 +14,12 @@
 namespace partita {
 
 CostTermBuilder::CostTermBuilder(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
-                                 const Grid* whole)
+                                 const Grid* whole, Examined examined)
     : plan_(plan),
       machine_(machine),
       actions_(microbatch_actions(plan.workload.training, split)),
       whole_(whole),
+      examined_(whole == nullptr ? examined : Examined::first_and_inner),
       spans_(plan, machine),
       kernels_(plan, times, actions_) {
   terms_.options.reserve(plan.layers.size());
@@ -372,7 +373,7 @@ const std::vector<int>& CostTermBuilder::ranks(int stage, AxisSet every) {
   auto& ranks = ranks_[{stage, every}];
   if (!ranks.empty()) return ranks;
   const Grid& grid = plan_.grids[stage];
-  if (whole_ == nullptr) return ranks = representatives(grid, machine_, every);
+  if (examined_ == Examined::representatives) return ranks = representatives(grid, machine_, every);
   int inner = 0;
   for (int axis = 0; axis < grid.axes(); ++axis) {
     const int extent = grid.extent(axis);

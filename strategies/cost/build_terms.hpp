@@ -12,6 +12,9 @@
 
 namespace partita {
 
+/// The ranks of a grid whose work is examined. The slowest of them counts, so that fewer of them give a lower bound.
+enum class Examined { representatives, first_and_inner };
+
 /// Builds the cost terms of the pieces of a plan, from the operations that the executor runs (layer_ops.hpp): one that
 /// computes gives work of a kernel, and its messages (OpTraffic) give movements. Of the machine it reads only how many
 /// ranks a unit of each level holds.
@@ -22,7 +25,7 @@ class CostTermBuilder {
   /// and only the first rank and an inner rank are examined.
   /// @pre All arguments outlive the builder.
   CostTermBuilder(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split,
-                  const Grid* whole = nullptr);
+                  const Grid* whole = nullptr, Examined examined = Examined::representatives);
 
   const CostTerms& terms() const { return terms_; }
   CostTerms take() && { return std::move(terms_); }
@@ -76,6 +79,7 @@ class CostTermBuilder {
   const Machine& machine_;
   std::span<const Action::Kind> actions_;  // of a microbatch
   const Grid* whole_;
+  Examined examined_;
   CollectiveSpans spans_;
   KernelTerms kernels_;
   std::vector<bool> completes_;  // by layer: it completes a bucket; filled when sums are first needed

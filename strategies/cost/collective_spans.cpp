@@ -72,6 +72,7 @@ std::vector<std::vector<Span>> uneven_spans(const Machine& machine, const Grid& 
       most[level] = std::max(most[level], levels[static_cast<std::size_t>(level) - 1].members(member));
   std::set<std::vector<Span>> arrangements;
   std::set<int> crossed;  // levels at which some members lie in different units
+  std::map<std::pair<int, int>, int> widths;  // by level and unit
   for (const int member : members) {
     std::vector<Span> spans;
     int inside = 1;
@@ -79,7 +80,12 @@ std::vector<std::vector<Span>> uneven_spans(const Machine& machine, const Grid& 
     for (int level = 0; level <= top; ++level) {
       const Units& units = levels[level];
       const PairLinks& pairs = machine.levels[level].pairs;
-      const int width = pairs.empty() ? 1 : pairs.width(places_inside(pairs, members, member));
+      int width = 1;
+      if (!pairs.empty()) {
+        const auto [known, fresh] = widths.try_emplace({level, member / pairs.ranks()});
+        if (fresh) known->second = pairs.width(places_inside(pairs, members, member));
+        width = known->second;
+      }
       spans.push_back({level, units.members(member), inside, groups, units.below(member), width, most[level]});
       if (units.below(member) > 1) crossed.insert(level);
       inside = units.members(member);

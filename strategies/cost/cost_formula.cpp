@@ -45,12 +45,13 @@ std::string print_units(const std::vector<int>& units) {
 
 class CostFormula::Parts {
  public:
-  Parts(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known)
+  Parts(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known,
+        Examined examined)
       : plan_(plan),
         units_(units(machine)),
         graph_(graph_of(plan)),
         splits_backward_(splits_backward(plan.schedule)),
-        terms_(plan, machine, times, known) {}
+        terms_(plan, machine, times, known, examined) {}
 
   StepCost step(const Machine& machine, const Machine& between_stages) const {
     const Priced priced = price(machine, between_stages);
@@ -266,16 +267,17 @@ class CostFormula::Parts {
 };
 
 CostFormula::CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times)
-    : CostFormula(plan, machine, times, nullptr) {}
+    : CostFormula(plan, machine, times, nullptr, Examined::representatives) {}
 
-CostFormula::CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known) {
+CostFormula::CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known,
+                         Examined examined) {
   const double most = machine.levels.back().ranks.value;
   if (most > 0 && plan.ranks() > most)
     fail(
         "the strategy has {} ranks, but the machine '{}' holds {}: its last level '{}' has that limit; add a level "
         "for more ranks",
         plan.ranks(), machine.name, most, machine.levels.back().name);
-  parts_ = std::make_unique<const Parts>(plan, machine, times, known);
+  parts_ = std::make_unique<const Parts>(plan, machine, times, known, examined);
 }
 
 CostFormula::CostFormula(CostFormula&&) noexcept = default;

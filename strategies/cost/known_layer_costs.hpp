@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/strategies/cost/estimate.hpp"
+#include "strategies/cost/build_terms.hpp"
 
 #include <cstddef>
 #include <unordered_map>
@@ -15,15 +16,17 @@ class KnownLayerCosts {
   /// @pre Both arguments outlive it.
   KnownLayerCosts(const Machine& machine, const KernelTimes& times) : machine_(machine), times_(times) {}
 
-  /// Returns what a layer of a plan costs in a replica, in the larger microbatch or in the remainder.
-  LayerCost of(const Plan& plan, int index, bool of_remainder, int replica);
+  /// Returns what a layer of a plan costs in a replica, in the larger microbatch or in the remainder; `split` as in
+  /// CostTermBuilder. It costs at least as much as this if only its first and an inner rank are examined.
+  LayerCost of(const Plan& plan, int index, bool of_remainder, int replica, bool split, Examined examined);
 
  private:
   static constexpr int most = 1 << 13;  // of some 10 KiB each
   struct Known {
     LayerPlan layer;
-    bool split;  // as in CostTermBuilder
+    bool split;
     int ranks;   // of the plan, which may share their memory
+    Examined examined;
     LayerCost cost;
   };
   const Machine& machine_;

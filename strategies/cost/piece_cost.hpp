@@ -12,8 +12,9 @@ class PieceCost {
  public:
   /// Takes the arguments of CostTermBuilder.
   /// @pre All arguments outlive it.
-  PieceCost(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split, const Grid* whole = nullptr)
-      : machine_(machine), builder_(plan, machine, times, split, whole) {}
+  PieceCost(const Plan& plan, const Machine& machine, const KernelTimes& times, bool split, const Grid* whole = nullptr,
+            Examined examined = Examined::representatives)
+      : machine_(machine), builder_(plan, machine, times, split, whole, examined) {}
 
   /// Returns the cost of one microbatch of a replica, of the larger size or of the remainder.
   LayerCost layer(int layer, bool of_remainder, int replica = 0) const {

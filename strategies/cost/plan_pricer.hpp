@@ -14,10 +14,17 @@ class PlanPricer {
       : machine_(machine), times_(times), known_(machine, times) {}
 
   StepCost step(const Plan& plan);
+  /// Returns what a step costs at least, in less time: of pieces not priced yet, only few ranks are examined.
+  StepCost step_at_least(const Plan& plan);
   Cost cost(const Plan& plan);
+  /// Returns what a layer costs for a microbatch; `split`: the backward pass is split into two halves.
+  LayerCost layer(const Plan& plan, int index, bool split);
+
+  const Machine& machine() const { return machine_; }
+  const KernelTimes& times() const { return times_; }
 
  private:
-  CostFormula formula(const Plan& plan);
+  CostFormula formula(const Plan& plan, Examined examined = Examined::representatives);
 
   const Machine& machine_;
   const KernelTimes& times_;

@@ -26,12 +26,14 @@ double share_of_larger_microbatches(const Plan& plan, int replica) {
 /// Fills the lists of PlanTerms.
 class Grouping {
  public:
-  Grouping(PlanTerms& terms, const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known)
+  Grouping(PlanTerms& terms, const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known,
+           Examined examined)
       : terms_(terms),
         plan_(plan),
         known_(known),
+        examined_(examined),
         actions_(microbatch_actions(plan.workload.training, splits_backward(plan.schedule))),
-        builder_(plan, machine, times, splits_backward(plan.schedule)) {}
+        builder_(plan, machine, times, splits_backward(plan.schedule), nullptr, examined) {}
 
   void run() {
     std::vector<std::optional<int>>
@@ -158,7 +160,7 @@ class Grouping {
     for (const KnownLayer& each : candidates)
       if (each.stage == stage && equivalent_cost(layer, *each.layer)) return each.number;
     const bool known = known_ != nullptr;
-    known ? terms_.known_costs.push_back(known_->of(plan_, index, of_remainder, replica))
+    known ? terms_.known_costs.push_back(known_->of(plan_, index, of_remainder, replica, splits_backward(plan_.schedule), examined_))
           : terms_.layers.push_back(builder_.layer(index, of_remainder, replica));
     const auto number = static_cast<int>(known ? terms_.known_costs.size() : terms_.layers.size()) - 1;
     candidates.push_back({&layer, stage, number});
@@ -168,14 +170,16 @@ class Grouping {
   PlanTerms& terms_;
   const Plan& plan_;
   KnownLayerCosts* known_;
+  Examined examined_;
   std::span<const Action::Kind> actions_;  // of a microbatch
   CostTermBuilder builder_;
 };
 
 }  // namespace
 
-PlanTerms::PlanTerms(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known) {
-  Grouping(*this, plan, machine, times, known).run();
+PlanTerms::PlanTerms(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known,
+                     Examined examined) {
+  Grouping(*this, plan, machine, times, known, examined).run();
 }
 
 }  // namespace partita

@@ -16,7 +16,8 @@ namespace partita {
 ///                      -> transfers between groups
 struct PlanTerms {
   /// @pre The arguments outlive the call; `known`, if it is not null, has what layers cost on the only machine.
-  PlanTerms(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known);
+  PlanTerms(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known,
+            Examined examined);
 
   /// A layer of a group.
   struct Layer {

@@ -2,8 +2,10 @@
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "strategies/cost/piece_cost.hpp"
 #include "strategies/cost/plan_pricer.hpp"
 #include "strategies/declare/rule_values.hpp"
+#include "strategies/plan/layer_ops.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,8 +14,8 @@ namespace partita {
 
 namespace {
 
-/// A choice must save this share of the step, so that rounding decides nothing.
-constexpr double least_saving = 1e-6;
+/// A choice must save this share of the step.
+constexpr double least_saving = 5e-4;
 /// For so many layouts of the weights, the fastest ones, algorithms are tried too.
 constexpr std::size_t most_layouts = 2;
 /// With more axes than these, of which each may cut F, C or neither, only those that cut channels are moved.
@@ -21,8 +23,7 @@ constexpr std::size_t most_axes = 4;
 
 /// Layers that share a binding and leave something open, each kind once.
 struct LayerKind {
-  int first = 0;
-  std::vector<std::string> names;
+  std::vector<int> layers;
   bool lays_out_weights = true, chooses_algorithm = true;
 };
 
@@ -53,15 +54,15 @@ std::vector<LayerKind> kinds(const Plan& plan, const Strategy& strategy) {
     const LayerPlan& layer = plan.layers[i];
     if (plan.grid_of(i).size() == 1 || !is_open(layer)) continue;
     const LayerRule given = strategy.rule_of(layer.name);
-    const LayerKind kind{i, {layer.name}, !given.weights, !layer->at.products.empty()};
+    const LayerKind kind{{i}, !given.weights, !layer->at.products.empty()};
     if (given.algorithm || !(kind.lays_out_weights || kind.chooses_algorithm)) continue;
     const auto found = std::find_if(all.begin(), all.end(), [&](const LayerKind& other) {
-      return plan.layers[other.first].binding == layer.binding && other.lays_out_weights == kind.lays_out_weights;
+      return plan.layers[other.layers.front()].binding == layer.binding && other.lays_out_weights == kind.lays_out_weights;
     });
     if (found == all.end())
       all.push_back(kind);
     else
-      found->names.push_back(layer.name);
+      found->layers.push_back(i);
   }
   return all;
 }
@@ -132,14 +133,15 @@ class ProductSearch {
         chosen_{std::move(strategy), {}},
         plan_(bind(model, chosen_.strategy, workload)) {
     set(pricer_.step(plan_));
-    if (memory_limit_ > 0) held_ = pricer_.cost(plan_).memory.total;
   }
 
   /// Chooses until nothing makes the step faster, so that the strategy found leaves nothing to choose.
-  ChosenProducts best() && {
+  ChosenProducts best(double below) && {
+    if (least() >= below) return std::move(chosen_);
     for (bool again = true; again;) {
       again = false;
-      for (const LayerKind& kind : kinds(plan_, chosen_.strategy)) again = choose(kind) || again;
+      for (const LayerKind& kind : kinds(plan_, chosen_.strategy))
+        if (saves_at_most(kind) > least_saving * seconds_) again = choose(kind) || again;
     }
     return std::move(chosen_);
   }
@@ -149,7 +151,7 @@ class ProductSearch {
   struct Variant {
     std::optional<std::string> weights;
     LayerPlan layer;
-    double seconds = 0;
+    double seconds = 0;  // of a step, at least
   };
 
   /// Tries all variants of one kind of layers. Returns true if one makes the step faster.
@@ -160,7 +162,7 @@ class ProductSearch {
     const auto take = [&](const LayerRule& rule, std::vector<Variant>* variants) {
       if (try_rule(open, kind, rule, variants)) best = rule;
     };
-    std::vector<Variant> variants{{{}, plan_.layers[kind.first]}};
+    std::vector<Variant> variants{{{}, plan_.layers[kind.layers.front()]}};
     if (kind.lays_out_weights) {
       for (const auto& layout : layouts_of_weights(variants.front().layer)) take({.weights = layout}, &variants);
       std::stable_sort(variants.begin() + 1, variants.end(),
@@ -183,13 +185,53 @@ class ProductSearch {
         }
     }
     if (seconds_ == before) return false;
-    chosen_.choices.push_back({kind.names, best, before, seconds_});
+    ProductChoice choice{{}, best, before, seconds_};
+    for (const int i : kind.layers) choice.layers.push_back(plan_.layers[i].name);
+    chosen_.choices.push_back(std::move(choice));
     return true;
   }
 
   void set(const StepCost& cost) {
     seconds_ = cost.seconds;
     communication_ = cost.seconds - cost.parts.passes.compute;
+    const CostParts& parts = cost.parts;
+    open_ = parts.passes.product + parts.passes.redistribution + parts.transfers + parts.grad_reduce;
+    saved_.clear();
+  }
+
+  /// Returns the seconds that a step takes at least, whatever is chosen.
+  double least() {
+    double saved = 0;
+    for (const LayerKind& kind : kinds(plan_, chosen_.strategy)) saved += saves_at_most(kind);
+    return seconds_ - std::min(saved, open_);
+  }
+
+  /// Returns how many seconds of a step other products and layouts of weights could save: all that these layers send
+  /// for products and for layouts, and their share of gradient sums and of updates, as if nothing hid them.
+  double saves_at_most(const LayerKind& kind) {
+    if (saved_.empty()) saved_ = saved_by_layers();
+    double sum = 0;
+    for (const int i : kind.layers) sum += saved_[i];
+    return sum;
+  }
+  std::vector<double> saved_by_layers() {
+    const bool split = splits_backward(plan_.schedule);
+    std::vector<double> saved(plan_.layers.size(), 0);
+    for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i) {
+      const LayerCost cost = pricer_.layer(plan_, i, split);
+      for (const Pass pass : microbatch_passes)
+        saved[i] += plan_.microbatches * (cost_of(cost, pass).product + cost_of(cost, pass).redistribution);
+    }
+    const PieceCost price(plan_, machine_, pricer_.times(), split);
+    for (const Bucket& bucket : plan_.buckets) {
+      const int group = plan_.layers[bucket.last()].group;
+      const GradReduceCost sums = price.sums(bucket.last());
+      const auto all = static_cast<double>(plan_.elements(bucket, 0));
+      for (const auto& [layer, weight] : bucket.entries)
+        saved[layer] += static_cast<double>(plan_.layers[layer]->at.w[weight].elements(0)) / all *
+                        (sums.seconds + sums.replicas + sums.after + price.update(group));
+    }
+    return saved;
   }
 
   /// True if an algorithm could save time: if its messages and words alone, over the fastest links, do not take longer
@@ -211,19 +253,22 @@ class ProductSearch {
   /// Returns true if the rule makes the step faster, and keeps it then. Adds the variant to `variants` if it can run.
   bool try_rule(const Strategy& open, const LayerKind& kind, const LayerRule& rule, std::vector<Variant>* variants) {
     Strategy strategy = open;
-    for (const auto& name : kind.names) strategy.layer(name, rule, "chosen for the machine");
+    for (const int i : kind.layers) strategy.layer(plan_.layers[i].name, rule, "chosen for the machine");
     Plan plan;
     try {
       plan = bind(model_, strategy, workload_);
     } catch (const Error&) {  // this cannot run in these layouts
       return false;
     }
+    const double most = seconds_ * (1 - least_saving), least = pricer_.step_at_least(plan).seconds;
+    if (variants != nullptr) variants->push_back({rule.weights, plan.layers[kind.layers.front()], least});
+    if (least >= most) return false;
     const StepCost taken = pricer_.step(plan);
-    if (variants != nullptr) variants->push_back({rule.weights, plan.layers[kind.first], taken.seconds});
-    if (taken.seconds >= seconds_ * (1 - least_saving)) return false;
+    if (taken.seconds >= most) return false;
     if (memory_limit_ > 0) {
+      if (!held_) held_ = pricer_.cost(plan_).memory.total;
       const Index held = pricer_.cost(plan).memory.total;
-      if (held > std::max(held_, memory_limit_)) return false;
+      if (held > std::max(*held_, memory_limit_)) return false;
       held_ = held;
     }
     set(taken);
@@ -239,16 +284,18 @@ class ProductSearch {
   PlanPricer pricer_;
   ChosenProducts chosen_;
   Plan plan_;
-  Index held_ = 0;                          // bytes, if there is a limit
+  std::optional<Index> held_;               // bytes; known once a choice must keep a limit
   double seconds_ = 0, communication_ = 0;  // of a step
+  double open_ = 0;                         // seconds of a step that all products and layouts together could save
+  std::vector<double> saved_;               // by layer: as in saves_at_most(); empty until it is asked for
 };
 
 }  // namespace
 
 ChosenProducts choose_products(const Model& model, const Strategy& strategy, const Workload& workload,
-                               const Machine& machine, const KernelTimes& times, Index memory_limit) {
+                               const Machine& machine, const KernelTimes& times, Index memory_limit, double below) {
   if (strategy.ranks() == 1) return {strategy, {}};
-  return ProductSearch(model, strategy, workload, machine, times, memory_limit).best();
+  return ProductSearch(model, strategy, workload, machine, times, memory_limit).best(below);
 }
 
 }  // namespace partita

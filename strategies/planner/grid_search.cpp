@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -225,12 +226,10 @@ void GridSearch::offer_products() {
   if (std::ssize(all) > 2 * options_.examined) all.erase(all.begin() + 2 * options_.examined, all.end());
   for (const Priced& each : all) {
     if (context_.time_is_up()) return;
-    const CostParts& parts = each.step.parts;  // other products save at most these
-    const double least =
-        each.step.seconds - parts.passes.product - parts.passes.redistribution - parts.transfers - parts.grad_reduce;
-    if (!best_.found().empty() && least >= best_.found().front().cost.seconds) continue;
-    auto [strategy, choices] =
-        choose_products(context_.model, each.strategy, context_.workload, context_.machine, context_.times, limit);
+    const double best =
+        best_.found().empty() ? std::numeric_limits<double>::infinity() : best_.found().front().cost.seconds;
+    auto [strategy, choices] = choose_products(context_.model, each.strategy, context_.workload, context_.machine,
+                                               context_.times, limit, best);
     if (choices.empty()) continue;
     Cost cost = context_.pricer->cost(best_.bind_plan(strategy));
     best_.replace(each.step.seconds, {std::move(strategy), std::move(cost), std::move(choices)});

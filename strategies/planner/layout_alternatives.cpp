@@ -5,6 +5,7 @@
 #include "strategies/declare/rule_values.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -133,26 +134,37 @@ class Variants {
   std::vector<LayoutGroup> groups_;
 };
 
+bool faster(const LayoutAlternative& a, const LayoutAlternative& b) { return a.cost.seconds < b.cost.seconds; }
+
 }  // namespace
 
 LayoutAlternatives layout_alternatives(const SearchContext& context, const Strategy& strategy) {
   const Model& model = context.model;
   const Workload& workload = context.workload;
-  static_cast<void>(bind(model, strategy, workload));  // the strategy itself must run
+  const double mine = context.pricer->step(bind(model, strategy, workload)).seconds;
   const Variants variants(model, strategy);
   LayoutAlternatives found{variants.groups(), {}};
-  for (std::size_t group = 0; group < found.groups.size(); ++group)
+  for (std::size_t group = 0; group < found.groups.size(); ++group) {
+    std::vector<LayoutAlternative> all;  // with the least that they could cost
     for (const std::string& layout : variants.layouts(found.groups[group])) {
       Strategy variant = variants.with(found.groups[group], layout);
       try {
         const Plan plan = bind(model, variant, workload);
-        found.all.push_back({group, layout, std::move(variant), context.pricer->step(plan)});
+        all.push_back({group, layout, std::move(variant), context.pricer->step_at_least(plan)});
       } catch (const Error&) {  // some layer cannot run in this layout
         continue;
       }
     }
-  std::stable_sort(found.all.begin(), found.all.end(),
-                   [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
+    std::stable_sort(all.begin(), all.end(), faster);
+    double best = std::numeric_limits<double>::infinity();
+    for (LayoutAlternative& each : all) {
+      if (each.cost.seconds >= best && each.cost.seconds >= mine) break;
+      each.cost = context.pricer->step(bind(model, each.strategy, workload));
+      best = std::min(best, each.cost.seconds);
+      found.all.push_back(std::move(each));
+    }
+  }
+  std::stable_sort(found.all.begin(), found.all.end(), faster);
   return found;
 }
 

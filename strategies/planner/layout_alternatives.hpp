@@ -22,7 +22,8 @@ struct LayoutAlternative {
   StepCost cost;
 };
 
-/// The groups of a strategy, and the alternatives that can run, the fastest first.
+/// The groups of a strategy, and the fastest alternatives that can run, the fastest first: of each group the best one,
+/// and all that are faster than the strategy.
 struct LayoutAlternatives {
   std::vector<LayoutGroup> groups;
   std::vector<LayoutAlternative> all;

@@ -9,13 +9,12 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
 #include "strategies/cost/piece_cost.hpp"
+#include "strategies/cost/plan_pricer.hpp"
 #include "strategies/cost/representatives.hpp"
-#include "strategies/cost/symmetry.hpp"
 #include "strategies/plan/layer_ops.hpp"
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 
 namespace partita {
 
@@ -36,32 +35,25 @@ Link farthest_links(const Machine& machine, const Grid& grid, int from, int to) 
   return farthest;
 }
 
-/// Returns what each layer of a plan of one stage costs. Layers of equal cost are priced once.
-std::vector<LayerCost> layer_costs(const Plan& plan, const PieceCost& price) {
+/// Returns what each layer of a plan of one stage costs.
+std::vector<LayerCost> layer_costs(const Plan& plan, PlanPricer& pricer, bool split) {
   std::vector<LayerCost> costs;
-  std::unordered_map<std::size_t, std::vector<int>> known;  // layers that differ in cost, by cost_hash
-  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-    auto& candidates = known[cost_hash(plan.layers[i])];
-    const auto same = std::find_if(candidates.begin(), candidates.end(),
-                                   [&](int other) { return equivalent_cost(plan.layers[i], plan.layers[other]); });
-    costs.push_back(same == candidates.end() ? price.layer(i, false) : costs[*same]);
-    if (same == candidates.end()) candidates.push_back(i);
-  }
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) costs.push_back(pricer.layer(plan, i, split));
   return costs;
 }
 
 }  // namespace
 
-StagePartitionCost::StagePartitionCost(const Plan& plan, const Machine& machine, const KernelTimes& times,
-                                       ScheduleRequest request, ScheduleCache& made)
+StagePartitionCost::StagePartitionCost(const Plan& plan, PlanPricer& pricer, ScheduleRequest request,
+                                       ScheduleCache& made)
     : request_(std::move(request)), made_(made), schedule_(generate(request_)), places_(schedule_.stages_of_groups()) {
   count_actions();
-  add_links(plan, machine);
-  const PieceCost price(plan, machine, times, splits_backward(schedule_));
-  const std::vector<LayerCost> costs = layer_costs(plan, price);
-  add_layers(plan, price, costs);
+  add_links(plan, pricer.machine());
+  const bool split = splits_backward(schedule_);
+  const std::vector<LayerCost> costs = layer_costs(plan, pricer, split);
+  add_layers(plan, PieceCost(plan, pricer.machine(), pricer.times(), split), costs);
   add_outputs(plan);
-  add_parted(plan, machine, times, costs);
+  add_parted(plan, pricer, costs);
 }
 
 /// Uses the same rates as estimate(): with the links that ranks share, the capacity of the network above them, and
@@ -136,8 +128,7 @@ void StagePartitionCost::add_layers(const Plan& plan, const PieceCost& price, co
 }
 
 /// Compares the plan with one in which no layer takes an activation along.
-void StagePartitionCost::add_parted(const Plan& plan, const Machine& machine, const KernelTimes& times,
-                                    const std::vector<LayerCost>& costs) {
+void StagePartitionCost::add_parted(const Plan& plan, PlanPricer& pricer, const std::vector<LayerCost>& costs) {
   parted_.assign(plan.layers.size() + 1, {});
   const auto fused = [](const LayerPlan& layer) { return layer.computed_by_producer; };
   if (std::none_of(plan.layers.begin(), plan.layers.end(), fused)) return;
@@ -147,7 +138,7 @@ void StagePartitionCost::add_parted(const Plan& plan, const Machine& machine, co
     if (layer.computed_by_producer) layer.forwards_gradient = false;
     layer.computed_by_producer = false;
   }
-  const auto costs_apart = layer_costs(apart, PieceCost(apart, machine, times, splits_backward(schedule_)));
+  const auto costs_apart = layer_costs(apart, pricer, splits_backward(schedule_));
   const auto more = [&](int layer) {
     const LayerCost &with = costs[layer], &without = costs_apart[layer];
     return GroupTimes{without.forward.total() - with.forward.total(),

@@ -9,6 +9,7 @@
 namespace partita {
 
 class PieceCost;
+class PlanPricer;
 
 /// Estimates the cost of stage partitions for a schedule without binding each partition. A partition is given by
 /// `ends`: the layers at which its groups end. The cost of each layer is computed once, for one microbatch, in a plan
@@ -18,8 +19,7 @@ class StagePartitionCost {
  public:
   /// `plan` has one stage and one microbatch.
   /// @pre `made` outlives this object.
-  StagePartitionCost(const Plan& plan, const Machine& machine, const KernelTimes& times, ScheduleRequest request,
-                     ScheduleCache& made);
+  StagePartitionCost(const Plan& plan, PlanPricer& pricer, ScheduleRequest request, ScheduleCache& made);
 
   int layers() const { return static_cast<int>(forward_.size()) - 1; }
   int groups() const { return static_cast<int>(held_.size()); }
@@ -56,8 +56,7 @@ class StagePartitionCost {
   void add_layers(const Plan& plan, const PieceCost& price, const std::vector<LayerCost>& costs);
   void add_links(const Plan& plan, const Machine& machine);
   void add_outputs(const Plan& plan);
-  void add_parted(const Plan& plan, const Machine& machine, const KernelTimes& times,
-                  const std::vector<LayerCost>& costs);
+  void add_parted(const Plan& plan, PlanPricer& pricer, const std::vector<LayerCost>& costs);
   void count_actions();
 
   struct Boundary {

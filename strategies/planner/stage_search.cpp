@@ -278,8 +278,8 @@ PlacedStages partition_stages(const Plan& single_stage, const Strategy& strategy
   const int microbatches = microbatches_of(strategy, context.workload);
   std::vector<std::string> names;
   for (const auto& layer : single_stage.layers) names.push_back(layer.name);
-  StagePartitionCost price(single_stage, context.machine, context.times,
-                           request_of(strategy, strategy.stage_count(), microbatches), made);
+  StagePartitionCost price(single_stage, *context.pricer, request_of(strategy, strategy.stage_count(), microbatches),
+                           made);
   const FoundPartition found = search_partition(price, limit, effort, effort);
   return {with_ends(strategy, names, found.ends), found.held};
 }

@@ -81,9 +81,6 @@ class Layout {
   bool operator==(const Layout&) const = default;
 
  private:
-  struct Holding;
-  std::vector<Holding> holders_along(int d, Interval wanted, int rank, AxisSet axes) const;
-
   Shape shape_;
   Grid grid_;
   std::array<AxisList, max_dims> axes_;

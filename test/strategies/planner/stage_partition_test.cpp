@@ -156,7 +156,9 @@ TEST(StagePartition, ABoundaryCostsWhatEstimateSays) {
   const Plan alone = bind(model, all_as("data=4", "N@data"), of_batch(12));
   for (const Machine& machine : busy_networks()) {
     ScheduleCache made;
-    const StagePartitionCost price(alone, machine, {}, request_of(on_nodes(2)), made);
+    const KernelTimes none;
+    PlanPricer pricer(machine, none);
+    const StagePartitionCost price(alone, pricer, request_of(on_nodes(2)), made);
     for (int cut = 1; cut < layers; ++cut) {
       const Strategy strategy = with_stages(model, on_nodes(2), {cut, layers});
       const Cost cost = estimate(bind(model, strategy, of_batch(48)), machine);
@@ -242,7 +244,10 @@ TEST(StagePartition, MovingBoundariesFindsTheBestPartition) {
         if (groups > static_cast<int>(model.layers().size())) continue;
         const Plan plan = bind(model, Strategy(), of_batch(3));
         ScheduleCache made;
-        StagePartitionCost price(plan, round_machine(0.5), {}, request_of(in_stages(stages, kind, 8)), made);
+        const Machine machine = round_machine(0.5);
+        const KernelTimes none;
+        PlanPricer pricer(machine, none);
+        StagePartitionCost price(plan, pricer, request_of(in_stages(stages, kind, 8)), made);
         const double best = price.makespan(search_partition(price, 0).ends),
                      found = price.makespan(search_partition(price, 0, 0).ends);
         EXPECT_LE(found, 1.04 * best) << name(kind) << ", " << stages << " stages, seed " << seed;

@@ -62,7 +62,7 @@ struct Priced {
   Priced(const std::vector<Index>& widths, const std::string& kind, int stages, int microbatches)
       : model(chain(widths)),
         plan(bound(model, Strategy(), 3)),
-        price(plan, round_machine(0.5), {}, request_of(kind, stages, microbatches), made),
+        price(plan, pricer, request_of(kind, stages, microbatches), made),
         what(fmt::format("{} layers, {}, {} stages, {} microbatches", model.layers().size(), kind, stages,
                          microbatches)) {}
 
@@ -70,6 +70,9 @@ struct Priced {
 
   Model model;
   Plan plan;
+  Machine machine = round_machine(0.5);
+  KernelTimes none;
+  PlanPricer pricer{machine, none};
   ScheduleCache made;
   StagePartitionCost price;
   std::string what;
