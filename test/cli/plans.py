@@ -47,6 +47,14 @@ def one():
               rows["samples and stages"] <= by_hand + 5e-4, f"{rows} {by_hand}")
 
 
+def joined_axes():
+    """A strategy keeps axes apart if a layer cannot run on the joined ones: 2.5d needs three."""
+    model = ["--model", "lenet5", "--batch", "64", "--machine", MACHINES / "lassen.toml"]
+    text = printed("plan", *model, "--ranks", "64", "--kinds", "none", "--best", "1", "--out", "apart")
+    words = planned(text, "apart-1.toml")
+    check("it costs what was printed", (words[0], words[3], words[2]) == compared(model, "apart-1.toml"), text)
+
+
 def curve():
     """Several numbers of ranks."""
     model = ["--model", "resnet18", "--batch", "64", *H100]
@@ -134,4 +142,4 @@ def causes():
     check("one rank has no causes", not found, found)
 
 
-run_parts(one, curve, limits, causes)
+run_parts(one, joined_axes, curve, limits, causes)

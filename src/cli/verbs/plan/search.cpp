@@ -82,16 +82,20 @@ std::vector<Planned> found_within(const Model& model, const Workload& workload, 
   }
 }
 
-/// Returns the strategy with plain names of axes, priced again if they changed. Returns it unchanged if the new blocks
-/// make it slower by more than 0.1 % or need more memory.
+/// Returns the strategy with plain names of axes, priced again if they changed. Returns it unchanged if a layer cannot
+/// run on joined axes, or if the new blocks make it slower by more than 0.1 % or need more memory.
 Planned renamed(const Planned& found, const Model& model, const Workload& workload, const MachineFiles& files) {
   constexpr double worse = 1.001;
   const Strategy strategy = with_plain_axes(found.strategy);
   if (strategy.print() == found.strategy.print()) return found;
-  Cost cost = estimate(bind(model, strategy, workload), files.machine, files.times);
-  const bool as_good = cost.seconds <= worse * found.cost.seconds && cost.memory.total <= found.cost.memory.total;
-  if (!as_good) return found;
-  Planned renamed{strategy, std::move(cost), found.choices};
+  Planned renamed{strategy, {}, found.choices};
+  try {
+    renamed.cost = estimate(bind(model, strategy, workload), files.machine, files.times);
+  } catch (const Error&) {  // e.g. an algorithm needs the axes apart
+    return found;
+  }
+  if (renamed.cost.seconds > worse * found.cost.seconds || renamed.cost.memory.total > found.cost.memory.total)
+    return found;
   for (ProductChoice& choice : renamed.choices) choice.rule = strategy.rule_of(choice.layers.front());
   return renamed;
 }
