@@ -66,16 +66,6 @@ double PassCost::*part_of(Purpose purpose) {
 /// another stage count toward forward.
 Pass microbatch_pass(Pass pass) { return pass == Pass::stages ? Pass::forward : pass; }
 
-/// Returns the list to which the messages of an operation that runs once per step count.
-std::vector<Movement>& list_of(GradReduceTerms& terms, const StepOp& op) {
-  switch (op.kind) {
-    case StepOp::Kind::sum_gradients: return terms.sums;
-    case StepOp::Kind::add_replicas: return terms.replicas;
-    case StepOp::Kind::share_loss: return terms.loss;
-    default: return terms.after;
-  }
-}
-
 /// True if all uses of links of `a` are those of `b`, or fewer messages of the same size. Fewer bytes per message do
 /// not suffice, since measured times need not grow with the bytes.
 bool within(const CollectiveOption& a, const CollectiveOption& b, const CostTerms& terms, bool fewer) {
@@ -144,6 +134,15 @@ class EquivalentRanks {
 };
 
 }  // namespace
+
+std::vector<Movement> GradReduceTerms::*list_of(const StepOp& op) {
+  switch (op.kind) {
+    case StepOp::Kind::sum_gradients: return &GradReduceTerms::sums;
+    case StepOp::Kind::add_replicas: return &GradReduceTerms::replicas;
+    case StepOp::Kind::share_loss: return &GradReduceTerms::loss;
+    default: return &GradReduceTerms::after;
+  }
+}
 
 int CostTermBuilder::number(const Route& route) {
   const auto at = std::find(terms_.routes.begin(), terms_.routes.end(), route) - terms_.routes.begin();
@@ -430,7 +429,9 @@ std::vector<GradReduceTerms> CostTermBuilder::sums(int layer) {
       if (inserted) *items = step_traffic(plan_, layer, grid.first_rank() + rank);
       if (!inserted && is_flat()) continue;
       GradReduceTerms terms;
-      for (const auto& item : *items) list_of(terms, item.op).push_back(movement(item, grid, rank));
+      terms.replica = replica;
+      terms.rank = rank;
+      for (const auto& item : *items) (terms.*list_of(item.op)).push_back(movement(item, grid, rank));
       all.push_back(std::move(terms));
     }
   }
@@ -478,6 +479,7 @@ class CostTermBuilder::TransferOfRanks {
     const auto [found, fresh] = items_.try_emplace(rank);
     if (!fresh) return found->second;
     OpTraffic traffic(builder_.plan_, layer_, op_.layer, replica_, grid_.first_rank() + rank);
+    traffic.keep_received();
     traffic.add_transfer(op_);
     return found->second = std::move(traffic).take();
   }

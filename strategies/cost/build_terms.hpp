@@ -15,6 +15,9 @@ namespace partita {
 /// The ranks of a grid whose work is examined. The slowest of them counts, so that fewer of them give a lower bound.
 enum class Examined { representatives, first_and_inner };
 
+/// Returns the list to which the messages of an operation that runs once per step count.
+std::vector<Movement> GradReduceTerms::*list_of(const StepOp& op);
+
 /// Builds the cost terms of the pieces of a plan, from the operations that the executor runs (layer_ops.hpp): one that
 /// computes gives work of a kernel, and its messages (OpTraffic) give movements. Of the machine it reads only how many
 /// ranks a unit of each level holds.

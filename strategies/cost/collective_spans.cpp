@@ -71,7 +71,7 @@ std::vector<std::vector<Span>> uneven_spans(const Machine& machine, const Grid& 
     for (const int member : members)
       most[level] = std::max(most[level], levels[static_cast<std::size_t>(level) - 1].members(member));
   std::set<std::vector<Span>> arrangements;
-  std::set<int> crossed;  // levels at which some members lie in different units
+  std::set<int> crossed;                      // levels at which some members lie in different units
   std::map<std::pair<int, int>, int> widths;  // by level and unit
   for (const int member : members) {
     std::vector<Span> spans;

@@ -45,8 +45,7 @@ std::string print_units(const std::vector<int>& units) {
 
 class CostFormula::Parts {
  public:
-  Parts(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known,
-        Examined examined)
+  Parts(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known, Examined examined)
       : plan_(plan),
         units_(units(machine)),
         graph_(graph_of(plan)),

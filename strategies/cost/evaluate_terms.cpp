@@ -197,22 +197,11 @@ LayerCost MachineRates::layer(const RankTerms& of) const {
             ? kernel.seconds[pass]
             : kernel.forwards[pass] * forward + kernel.backwards[pass] * backward + kernel.added[pass] / memory_;
   }
-  const double recomputed = kernel.recomputes ? cost.forward.compute : 0;
-  // seconds of each Computation that hide nothing yet
-  std::array<double, 4> unused{cost.forward.compute, cost.backward_data.compute - recomputed,
-                               cost.backward_filter.compute, recomputed};
-  for (const LayerMovement& each : of.movements) {
-    const Seconds taken = seconds(each.movement);
-    double hidden = 0;
-    if (each.hidden_by) {
-      double& room = unused[static_cast<std::size_t>(*each.hidden_by)];
-      hidden = std::min(taken.hidden(), room);
-      room -= hidden;
-      cost_of(cost, pass_of(*each.hidden_by)).hidden += hidden;
-    }
+  each_movement(of, cost, [&](const LayerMovement& each, const Seconds& taken, double hidden) {
+    if (each.hidden_by) cost_of(cost, pass_of(*each.hidden_by)).hidden += hidden;
     cost_of(cost, each.pass).*each.part += taken.all - hidden;
     if (each.input) cost.inputs += taken.all;
-  }
+  });
   return cost;
 }
 
@@ -244,19 +233,20 @@ LayerCost MachineRates::layer(const std::vector<RankTerms>& ranks) const {
   return most;
 }
 
+Seconds MachineRates::seconds(const std::vector<Movement>& movements) const {
+  Seconds sum;
+  for (const Movement& each : movements) sum += seconds(each);
+  return sum;
+}
+
 GradReduceCost MachineRates::grad_reduce(const std::vector<GradReduceTerms>& ranks) const {
   Seconds sums;
   GradReduceCost most;
-  const auto sum_of = [&](const std::vector<Movement>& movements) {
-    Seconds sum;
-    for (const Movement& each : movements) sum += seconds(each);
-    return sum;
-  };
   for (const GradReduceTerms& rank : ranks) {
-    sums.at_least(sum_of(rank.sums));
-    most.replicas = std::max(most.replicas, sum_of(rank.replicas).all);
-    most.after = std::max(most.after, sum_of(rank.after).all);
-    most.loss = std::max(most.loss, sum_of(rank.loss).all);
+    sums.at_least(seconds(rank.sums));
+    most.replicas = std::max(most.replicas, seconds(rank.replicas).all);
+    most.after = std::max(most.after, seconds(rank.after).all);
+    most.loss = std::max(most.loss, seconds(rank.loss).all);
   }
   most.seconds = sums.all;
   most.overlap = sums.overlap();

@@ -44,6 +44,8 @@ class MachineRates {
   const LinkRate& rate(const LinkUse& use) const { return links_[use.link]; }
   /// Returns the seconds of a movement. The part on each level overlaps as far as that level allows.
   Seconds seconds(const Movement& movement) const;
+  /// Returns the seconds of movements that run one after the other.
+  Seconds seconds(const std::vector<Movement>& movements) const;
   /// Returns the seconds of messages of an exchange over one kind of links; `turns` as in CollectiveOption.
   double exchange_seconds(const LinkUse& use, double turns) const;
   /// Returns the messages of an exchange in the direction that takes longer.
@@ -78,6 +80,24 @@ class MachineRates {
   /// Returns the seconds of one kernel, which moves `bytes` through memory, at the machine's rates.
   double seconds(const KernelTerm& kernel, double bytes) const;
 
+  /// Calls f(movement, seconds, hidden) for each movement of a rank. `hidden` is the part of its seconds that hides
+  /// behind the computing of `cost`, of which earlier movements have used some.
+  template <class F>
+  void each_movement(const RankTerms& rank, const LayerCost& cost, F&& f) const {
+    const double recomputed = rank.kernel.recomputes ? cost.forward.compute : 0;
+    std::array<double, 4> unused{cost.forward.compute, cost.backward_data.compute - recomputed,
+                                 cost.backward_filter.compute, recomputed};  // by Computation
+    for (const LayerMovement& each : rank.movements) {
+      const Seconds taken = seconds(each.movement);
+      double hidden = 0;
+      if (each.hidden_by) {
+        double& room = unused[static_cast<std::size_t>(*each.hidden_by)];
+        hidden = std::min(taken.hidden(), room);
+        room -= hidden;
+      }
+      f(each, taken, hidden);
+    }
+  }
   LayerCost layer(const RankTerms& rank) const;
   // These functions return the cost of the slowest rank; of several numbers, the slowest ranks of each.
   LayerCost layer(const std::vector<RankTerms>& ranks) const;

@@ -228,24 +228,69 @@ std::string explain_cost(const Plan& plan, const Machine& machine, const KernelT
     text += line(name(item.pass), item.role, rates.seconds(movement).all,
                  formula({builder.terms(), rates, machine}, item, movement));
   };
-  // Adds the messages of a pass on the rank that is charged in it. Sums before a transfer count toward forward.
+  // Returns a transfer between stages as its slowest rank sees it, on either stage. A gradient takes as long as its
+  // output.
+  const auto transfer = [&](const PlannedTraffic& item, int rank) {
+    if (on) return builder.transfer_on(item, grid, rank);
+    StepOp output = item.op;
+    output.kind = StepOp::Kind::send_output;
+    const auto all = builder.transfer(output, 0);
+    const MachineRates rates(builder.terms(), machine);
+    return *std::max_element(all.begin(), all.end(), [&](const Movement& a, const Movement& b) {
+      return rates.seconds(a).all < rates.seconds(b).all;
+    });
+  };
+  // Returns the rank that is charged in a pass.
+  const auto slowest_in = [&](Pass pass) {
+    return std::find_if(ranks.begin(), ranks.end(),
+                        [&](const RankTerms& each) { return each.rank == cost_of(cost, pass).rank; });
+  };
+  // Adds the messages of a pass on this rank. Sums before a transfer count toward forward.
   const auto add_pass = [&](Pass pass) {
-    const int rank = cost_of(cost, pass).rank;
-    const auto of_rank = std::find_if(ranks.begin(), ranks.end(), [&](const auto& each) { return each.rank == rank; });
+    const auto of_rank = slowest_in(pass);
+    const int rank = of_rank->rank;
     auto in_stage = of_rank->movements.begin();  // in the same order
     for (const auto& item : microbatch_traffic(plan, index, grid.first_rank() + rank, false, true)) {
       const bool crosses = item.purpose == Purpose::stages && item.axes == 0;
-      const Movement movement = crosses ? builder.transfer_on(item, grid, rank) : (in_stage++)->movement;
+      const Movement movement = crosses ? transfer(item, rank) : (in_stage++)->movement;
       if ((item.pass == Pass::stages ? Pass::forward : item.pass) == pass) add(item, movement);
     }
   };
   for (const Pass pass : microbatch_passes) add_pass(pass);
-  for (const auto& item : step_traffic(plan, index, grid.first_rank() + cost.rank))
-    add(item, builder.movement(item, grid, cost.rank));
-  for (const Pass pass : microbatch_passes)
-    if (const double hidden = cost_of(cost, pass).hidden; hidden > 0)
+  // Adds the messages of one kind that happen once per step, on the rank that is charged for them; of equal ranks, on
+  // the one of the microbatch.
+  const auto once = on ? std::vector{GradReduceTerms{.rank = *on}} : builder.sums(index);
+  const auto add_once = [&](auto list) {
+    const auto slowest = std::max_element(once.begin(), once.end(), [&](const auto& a, const auto& b) {
+      const MachineRates rates(builder.terms(), machine);
+      const auto order = [&](const GradReduceTerms& each) {
+        return std::pair(rates.seconds(each.*list).all, each.replica == 0 && each.rank == cost.rank);
+      };
+      return order(a) < order(b);
+    });
+    if (slowest == once.end()) return;
+    const auto [replica, rank] = std::pair(slowest->replica, slowest->rank);
+    const Grid& there = plan.grid_of(index, replica);
+    for (auto& item : step_traffic(plan, index, there.first_rank() + rank)) {
+      if (list_of(item.op) != list) continue;
+      if (rank != cost.rank) item.role += fmt::format(" on rank {}", rank);
+      add(item, builder.movement(item, there, rank));
+    }
+  };
+  for (const auto list :
+       {&GradReduceTerms::sums, &GradReduceTerms::replicas, &GradReduceTerms::after, &GradReduceTerms::loss})
+    add_once(list);
+  for (const Pass pass : microbatch_passes) {
+    const MachineRates rates(builder.terms(), machine);
+    double sum = 0;
+    rates.each_movement(*slowest_in(pass), rates.layer(*slowest_in(pass)),
+                        [&](const LayerMovement& each, const Seconds&, double hidden) {
+                          if (each.pass == pass) sum += hidden;
+                        });
+    if (sum > 0)
       text += fmt::format("    {:<16} {:<22} {:>12} of the halos is hidden by computation\n", name(pass), "hidden",
-                          time(hidden));
+                          time(sum));
+  }
   return text;
 }
 

@@ -25,7 +25,7 @@ class KnownLayerCosts {
   struct Known {
     LayerPlan layer;
     bool split;
-    int ranks;   // of the plan, which may share their memory
+    int ranks;  // of the plan, which may share their memory
     Examined examined;
     LayerCost cost;
   };

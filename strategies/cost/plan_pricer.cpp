@@ -6,9 +6,7 @@ namespace partita {
 
 StepCost PlanPricer::step(const Plan& plan) { return formula(plan).step(machine_); }
 
-StepCost PlanPricer::step_at_least(const Plan& plan) {
-  return formula(plan, Examined::first_and_inner).step(machine_);
-}
+StepCost PlanPricer::step_at_least(const Plan& plan) { return formula(plan, Examined::first_and_inner).step(machine_); }
 
 Cost PlanPricer::cost(const Plan& plan) { return formula(plan).cost(machine_); }
 

@@ -160,7 +160,8 @@ class Grouping {
     for (const KnownLayer& each : candidates)
       if (each.stage == stage && equivalent_cost(layer, *each.layer)) return each.number;
     const bool known = known_ != nullptr;
-    known ? terms_.known_costs.push_back(known_->of(plan_, index, of_remainder, replica, splits_backward(plan_.schedule), examined_))
+    known ? terms_.known_costs.push_back(
+                known_->of(plan_, index, of_remainder, replica, splits_backward(plan_.schedule), examined_))
           : terms_.layers.push_back(builder_.layer(index, of_remainder, replica));
     const auto number = static_cast<int>(known ? terms_.known_costs.size() : terms_.layers.size()) - 1;
     candidates.push_back({&layer, stage, number});

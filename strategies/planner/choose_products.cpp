@@ -57,7 +57,8 @@ std::vector<LayerKind> kinds(const Plan& plan, const Strategy& strategy) {
     const LayerKind kind{{i}, !given.weights, !layer->at.products.empty()};
     if (given.algorithm || !(kind.lays_out_weights || kind.chooses_algorithm)) continue;
     const auto found = std::find_if(all.begin(), all.end(), [&](const LayerKind& other) {
-      return plan.layers[other.layers.front()].binding == layer.binding && other.lays_out_weights == kind.lays_out_weights;
+      return plan.layers[other.layers.front()].binding == layer.binding &&
+             other.lays_out_weights == kind.lays_out_weights;
     });
     if (found == all.end())
       all.push_back(kind);

@@ -36,7 +36,7 @@ struct ChosenProducts {
 /// chooses nothing more. The result is the same on every rank. Throws Error as bind() and estimate() do.
 /// @pre Stage boundaries are placed (place_stages).
 ChosenProducts choose_products(const Model& model, const Strategy& strategy, const Workload& workload,
-                               const Machine& machine, const KernelTimes& times = KernelTimes(),
-                               Index memory_limit = 0, double below = std::numeric_limits<double>::infinity());
+                               const Machine& machine, const KernelTimes& times = KernelTimes(), Index memory_limit = 0,
+                               double below = std::numeric_limits<double>::infinity());
 
 }  // namespace partita
