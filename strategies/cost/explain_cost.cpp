@@ -188,10 +188,6 @@ std::string work_formula(const MachineRates& rates, const Machine& machine, cons
   return text;
 }
 
-}  // namespace
-
-namespace {
-
 /// e.g. "rank 3 of its grid", or, if passes have different slowest ranks, each with its pass.
 std::string slowest_ranks(const LayerCost& cost) {
   std::string each;
@@ -204,94 +200,134 @@ std::string slowest_ranks(const LayerCost& cost) {
   return same ? fmt::format("rank {} of its grid", cost.rank) : fmt::format("ranks {} of its grid", each);
 }
 
+/// Explains one layer, on the ranks that are charged.
+class Explanation {
+ public:
+  Explanation(const Plan& plan, const Machine& machine, const KernelTimes& times, int index, std::optional<int> on)
+      : plan_(plan),
+        machine_(machine),
+        times_(times),
+        index_(index),
+        on_(on),
+        layer_(plan.layers[index]),
+        grid_(plan.grid_of(index)),
+        builder_(plan, machine, times, splits_backward(plan.schedule)),
+        ranks_(on ? std::vector{builder_.layer_on(index, *on)} : builder_.layer(index, false)),
+        cost_(rates().layer(ranks_)) {}
+
+  std::string print() && {
+    text_ = fmt::format("{}: {} per microbatch of {} samples, on {}{}\n", layer_.name, time(total()),
+                        plan_.samples(0).extent(), slowest_ranks(cost_), on_ ? "" : ", the slowest");
+    for (const Pass pass : microbatch_passes) add_compute(pass);
+    for (const Pass pass : microbatch_passes) add_messages(pass);
+    const auto once = on_ ? std::vector{GradReduceTerms{.rank = *on_}} : builder_.sums(index_);
+    for (const auto list :
+         {&GradReduceTerms::sums, &GradReduceTerms::replicas, &GradReduceTerms::after, &GradReduceTerms::loss})
+      add_once(once, list);
+    for (const Pass pass : microbatch_passes) add_hidden(pass);
+    return std::move(text_);
+  }
+
+ private:
+  // Made anew for each use, since a movement may add to the terms.
+  MachineRates rates() const { return {builder_.terms(), machine_}; }
+  double total() const { return cost_.forward.total() + cost_.backward_data.total() + cost_.backward_filter.total(); }
+  /// Returns the rank that is charged in a pass.
+  const RankTerms& slowest_in(Pass pass) const {
+    return *std::find_if(ranks_.begin(), ranks_.end(),
+                         [&](const RankTerms& each) { return each.rank == cost_of(cost_, pass).rank; });
+  }
+
+  void add_compute(Pass pass) {
+    const double compute = cost_of(cost_, pass).compute;
+    if (compute == 0) return;
+    const int rank = cost_of(cost_, pass).rank;
+    text_ +=
+        line(name(pass), "compute", compute,
+             cost_.measured
+                 ? measured(times_, local_work(layer_, rank, plan_.workload), timed_loop(plan_, plan_.stage_of(index_)))
+                 : work_formula(rates(), machine_, builder_.kernel(index_, rank), pass, plan_.workload.dtype));
+  }
+
+  void add(const PlannedTraffic& item, const Movement& movement) {
+    const MachineRates rates = this->rates();
+    text_ += line(name(item.pass), item.role, rates.seconds(movement).all,
+                  formula({builder_.terms(), rates, machine_}, item, movement));
+  }
+
+  /// Adds the messages of a pass. Sums before a transfer count toward forward.
+  void add_messages(Pass pass) {
+    const RankTerms& slowest = slowest_in(pass);
+    auto in_stage = slowest.movements.begin();  // in the same order
+    for (const auto& item : microbatch_traffic(plan_, index_, grid_.first_rank() + slowest.rank, false, true)) {
+      const bool crosses = item.purpose == Purpose::stages && item.axes == 0;
+      const Movement movement = crosses ? transfer(item, slowest.rank) : (in_stage++)->movement;
+      if ((item.pass == Pass::stages ? Pass::forward : item.pass) == pass) add(item, movement);
+    }
+  }
+
+  /// Returns a transfer between stages as its slowest rank sees it, on either stage. A gradient takes as long as its
+  /// output.
+  Movement transfer(const PlannedTraffic& item, int rank) {
+    if (on_) return builder_.transfer_on(item, grid_, rank);
+    StepOp output = item.op;
+    output.kind = StepOp::Kind::send_output;
+    const auto all = builder_.transfer(output, 0);
+    const MachineRates rates = this->rates();
+    return *std::max_element(all.begin(), all.end(), [&](const Movement& a, const Movement& b) {
+      return rates.seconds(a).all < rates.seconds(b).all;
+    });
+  }
+
+  /// Adds the messages of one kind that happen once per step, on the rank that is charged for them; of equal ranks, on
+  /// the one of the microbatch.
+  void add_once(const std::vector<GradReduceTerms>& ranks, std::vector<Movement> GradReduceTerms::*list) {
+    if (ranks.empty()) return;
+    const MachineRates rates = this->rates();
+    const auto order = [&](const GradReduceTerms& each) {
+      return std::pair(rates.seconds(each.*list).all, each.replica == 0 && each.rank == cost_.rank);
+    };
+    const auto slowest =
+        std::max_element(ranks.begin(), ranks.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
+    const int rank = slowest->rank;
+    const Grid& there = plan_.grid_of(index_, slowest->replica);
+    for (auto& item : step_traffic(plan_, index_, there.first_rank() + rank)) {
+      if (list_of(item.op) != list) continue;
+      if (rank != cost_.rank) item.role += fmt::format(" on rank {}", rank);
+      add(item, builder_.movement(item, there, rank));
+    }
+  }
+
+  void add_hidden(Pass pass) {
+    const MachineRates rates = this->rates();
+    const RankTerms& slowest = slowest_in(pass);
+    double sum = 0;
+    rates.each_movement(slowest, rates.layer(slowest), [&](const LayerMovement& each, const Seconds&, double hidden) {
+      if (each.pass == pass) sum += hidden;
+    });
+    if (sum > 0)
+      text_ += fmt::format("    {:<16} {:<22} {:>12} of the halos is hidden by computation\n", name(pass), "hidden",
+                           time(sum));
+  }
+
+  const Plan& plan_;
+  const Machine& machine_;
+  const KernelTimes& times_;
+  int index_;
+  std::optional<int> on_;  // the rank to explain; none: the slowest
+  const LayerPlan& layer_;
+  const Grid& grid_;
+  CostTermBuilder builder_;
+  std::vector<RankTerms> ranks_;
+  LayerCost cost_;
+  std::string text_;
+};
+
 }  // namespace
 
 std::string explain_cost(const Plan& plan, const Machine& machine, const KernelTimes& times, int index,
                          std::optional<int> on) {
-  CostTermBuilder builder(plan, machine, times, splits_backward(plan.schedule));
-  const LayerPlan& layer = plan.layers[index];
-  const Grid& grid = plan.grid_of(index);
-  const auto ranks = on ? std::vector{builder.layer_on(index, *on)} : builder.layer(index, false);
-  const LayerCost cost = MachineRates(builder.terms(), machine).layer(ranks);
-  std::string text = fmt::format("{}: {} per microbatch of {} samples, on {}{}\n", layer.name,
-                                 time(cost.forward.total() + cost.backward_data.total() + cost.backward_filter.total()),
-                                 plan.samples(0).extent(), slowest_ranks(cost), on ? "" : ", the slowest");
-  for (const Pass pass : microbatch_passes)
-    if (const auto& [compute, rank] = std::pair(cost_of(cost, pass).compute, cost_of(cost, pass).rank); compute != 0)
-      text += line(name(pass), "compute", compute,
-                   cost.measured
-                       ? measured(times, local_work(layer, rank, plan.workload), timed_loop(plan, plan.stage_of(index)))
-                       : work_formula(MachineRates(builder.terms(), machine), machine, builder.kernel(index, rank),
-                                      pass, plan.workload.dtype));
-  const auto add = [&](const PlannedTraffic& item, const Movement& movement) {
-    const MachineRates rates(builder.terms(), machine);
-    text += line(name(item.pass), item.role, rates.seconds(movement).all,
-                 formula({builder.terms(), rates, machine}, item, movement));
-  };
-  // Returns a transfer between stages as its slowest rank sees it, on either stage. A gradient takes as long as its
-  // output.
-  const auto transfer = [&](const PlannedTraffic& item, int rank) {
-    if (on) return builder.transfer_on(item, grid, rank);
-    StepOp output = item.op;
-    output.kind = StepOp::Kind::send_output;
-    const auto all = builder.transfer(output, 0);
-    const MachineRates rates(builder.terms(), machine);
-    return *std::max_element(all.begin(), all.end(), [&](const Movement& a, const Movement& b) {
-      return rates.seconds(a).all < rates.seconds(b).all;
-    });
-  };
-  // Returns the rank that is charged in a pass.
-  const auto slowest_in = [&](Pass pass) {
-    return std::find_if(ranks.begin(), ranks.end(),
-                        [&](const RankTerms& each) { return each.rank == cost_of(cost, pass).rank; });
-  };
-  // Adds the messages of a pass on this rank. Sums before a transfer count toward forward.
-  const auto add_pass = [&](Pass pass) {
-    const auto of_rank = slowest_in(pass);
-    const int rank = of_rank->rank;
-    auto in_stage = of_rank->movements.begin();  // in the same order
-    for (const auto& item : microbatch_traffic(plan, index, grid.first_rank() + rank, false, true)) {
-      const bool crosses = item.purpose == Purpose::stages && item.axes == 0;
-      const Movement movement = crosses ? transfer(item, rank) : (in_stage++)->movement;
-      if ((item.pass == Pass::stages ? Pass::forward : item.pass) == pass) add(item, movement);
-    }
-  };
-  for (const Pass pass : microbatch_passes) add_pass(pass);
-  // Adds the messages of one kind that happen once per step, on the rank that is charged for them; of equal ranks, on
-  // the one of the microbatch.
-  const auto once = on ? std::vector{GradReduceTerms{.rank = *on}} : builder.sums(index);
-  const auto add_once = [&](auto list) {
-    const auto slowest = std::max_element(once.begin(), once.end(), [&](const auto& a, const auto& b) {
-      const MachineRates rates(builder.terms(), machine);
-      const auto order = [&](const GradReduceTerms& each) {
-        return std::pair(rates.seconds(each.*list).all, each.replica == 0 && each.rank == cost.rank);
-      };
-      return order(a) < order(b);
-    });
-    if (slowest == once.end()) return;
-    const auto [replica, rank] = std::pair(slowest->replica, slowest->rank);
-    const Grid& there = plan.grid_of(index, replica);
-    for (auto& item : step_traffic(plan, index, there.first_rank() + rank)) {
-      if (list_of(item.op) != list) continue;
-      if (rank != cost.rank) item.role += fmt::format(" on rank {}", rank);
-      add(item, builder.movement(item, there, rank));
-    }
-  };
-  for (const auto list :
-       {&GradReduceTerms::sums, &GradReduceTerms::replicas, &GradReduceTerms::after, &GradReduceTerms::loss})
-    add_once(list);
-  for (const Pass pass : microbatch_passes) {
-    const MachineRates rates(builder.terms(), machine);
-    double sum = 0;
-    rates.each_movement(*slowest_in(pass), rates.layer(*slowest_in(pass)),
-                        [&](const LayerMovement& each, const Seconds&, double hidden) {
-                          if (each.pass == pass) sum += hidden;
-                        });
-    if (sum > 0)
-      text += fmt::format("    {:<16} {:<22} {:>12} of the halos is hidden by computation\n", name(pass), "hidden",
-                          time(sum));
-  }
-  return text;
+  return Explanation(plan, machine, times, index, on).print();
 }
 
 }  // namespace partita

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <limits>
 
-namespace partita {
+namespace partita::conv_test {
 namespace {
 
 using naive::Array;
@@ -262,4 +262,4 @@ TEST(ConvCase, RepeatsBitForBit) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::conv_test

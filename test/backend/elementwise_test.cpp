@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::elementwise_test {
 namespace {
 
 using naive::Generator;
@@ -301,4 +301,4 @@ TEST(Factory, NamesWhatThereIs) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::elementwise_test

@@ -6,7 +6,7 @@
 
 #include <map>
 
-namespace partita {
+namespace partita::measure_test {
 namespace {
 
 /// Has the algorithms "a" and "b", which take the given seconds of a clock of its own. In the first two runs of "b"
@@ -129,4 +129,4 @@ TEST(MeasureFastest, TheBackendsOwnGuessWinsUnlessItIsBeaten) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::measure_test

@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-namespace partita {
+namespace partita::moves_test {
 namespace {
 
 constexpr Index elements = 2048;
@@ -153,4 +153,4 @@ TEST(Moves, OfTheSameTypesShareALaunch) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::moves_test

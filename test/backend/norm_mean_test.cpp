@@ -10,7 +10,7 @@
 #include <numeric>
 #include <vector>
 
-namespace partita::test {
+namespace partita::test::norm_mean_test {
 namespace {
 
 constexpr double epsilon = 1e-5;
@@ -261,4 +261,4 @@ TEST(NormMean, EqualElementsGiveTheShift) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::norm_mean_test

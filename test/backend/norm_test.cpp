@@ -9,7 +9,7 @@
 #include <iterator>
 #include <map>
 
-namespace partita {
+namespace partita::norm_test {
 namespace {
 
 using naive::dot;
@@ -448,4 +448,4 @@ TEST(BatchNormalization, GradientIsTheDifferenceQuotient) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::norm_test

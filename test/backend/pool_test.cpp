@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::pool_test {
 namespace {
 
 using naive::Array;
@@ -164,4 +164,4 @@ TEST(PoolCases, AllPaddingPicksNothing) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::pool_test

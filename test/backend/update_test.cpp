@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-namespace partita {
+namespace partita::update_test {
 namespace {
 
 constexpr std::size_t elements = 5;
@@ -200,4 +200,4 @@ TEST(Update, AWeightOfNormZeroIsNotScaled) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::update_test

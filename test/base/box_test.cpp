@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-namespace partita {
+namespace partita::box_test {
 namespace {
 
 using Points = std::multiset<std::pair<Index, Index>>;
@@ -91,4 +91,4 @@ TEST(Box, OfAShapeHoldsAllOfItAndPrints) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::box_test

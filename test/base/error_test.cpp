@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::error_test {
 namespace {
 
 TEST(Error, CarriesTheFormattedSentence) {
@@ -42,4 +42,4 @@ TEST(QuotedList, JoinsWithCommas) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::error_test

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::grid_test {
 namespace {
 
 std::string message_of(const std::string& text) {
@@ -109,4 +109,4 @@ TEST(Grid, PrintsAxisSetsInItsOwnOrder) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::grid_test

@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace partita {
+namespace partita::philox_test {
 namespace {
 
 using Words = std::array<std::uint32_t, 4>;
@@ -92,4 +92,4 @@ TEST(Hash, IsFnv1a) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::philox_test

@@ -7,7 +7,7 @@
 #include <locale>
 #include <string>
 
-namespace partita {
+namespace partita::plain_text_test {
 namespace {
 
 /// Numbers as in German: 1.234,5.
@@ -64,4 +64,4 @@ TEST(PlainText, LettersAreThoseOfAscii) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::plain_text_test

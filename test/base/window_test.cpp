@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace partita {
+namespace partita::window_test {
 namespace {
 
 /// Every input that output o reads, including padding, computed from the definition.
@@ -144,4 +144,4 @@ TEST(Window, AnEmptyBoxNeedsNothing) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::window_test

@@ -9,8 +9,7 @@
 
 #include <numeric>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::collectives_test {
 
 namespace {
 
@@ -285,3 +284,5 @@ TEST(Collectives, AnAlgorithmOfAnotherVerbIsRefusedOnAllRanks) {
                  Error);
   });
 }
+
+}  // namespace partita::test::collectives_test

@@ -3,8 +3,7 @@
 #include "src/comm/threads/threads.hpp"
 #include "test/support/collectives.hpp"
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::counting_test {
 
 namespace {
 
@@ -116,3 +115,5 @@ TEST(Counting, CountsOnceMoreWhatWasCountedSince) {
   counter.add(more);
   EXPECT_EQ(counter.by_label(), (Counts{{{"a", Verb::exchange}, {4, 30}}, {{"b", Verb::all_reduce}, {2, 16}}}));
 }
+
+}  // namespace partita::test::counting_test

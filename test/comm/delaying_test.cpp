@@ -7,8 +7,7 @@
 #include <chrono>
 #include <thread>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::delaying_test {
 
 namespace {
 
@@ -76,3 +75,5 @@ TEST(Delaying, NothingToMoveTakesNoTime) {
     EXPECT_EQ(x, 7) << "a sum over one rank is its own value";
   });
 }
+
+}  // namespace partita::test::delaying_test

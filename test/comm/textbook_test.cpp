@@ -6,8 +6,7 @@
 #include <cmath>
 #include <limits>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::textbook_test {
 
 namespace {
 
@@ -87,3 +86,5 @@ TEST(Blocks, CombineRoundsToTheDtype) {
   combine(&many, &one, 1, DType::i32, ReduceOp::sum);
   EXPECT_EQ(many, (1 << 24) + 2);
 }
+
+}  // namespace partita::test::textbook_test

@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-namespace partita::test {
+namespace partita::test::device_test {
 namespace {
 
 /// The offsets of all elements of a move, the slowest dimension first.
@@ -145,4 +145,4 @@ TEST(Device, TensorsOfAnAllocatorMoveOnItsDeviceAndStream) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::device_test

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::tensor_test {
 namespace {
 
 using At = std::array<Index, max_dims>;
@@ -351,4 +351,4 @@ TEST(TensorDeathTest, APartOutsideIsRefused) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::tensor_test

@@ -12,8 +12,7 @@
 #include <atomic>
 #include <random>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::conv_test {
 
 namespace {
 
@@ -278,3 +277,5 @@ TEST(SpatialPool, RandomLayoutsAgreeWithOneRank) {
   }
   EXPECT_GT(checked, 200);
 }
+
+}  // namespace partita::test::conv_test

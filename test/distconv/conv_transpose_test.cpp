@@ -5,8 +5,7 @@
 #include "src/comm/threads/threads.hpp"
 #include "test/distconv/parts.hpp"
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::conv_transpose_test {
 
 namespace {
 
@@ -152,3 +151,5 @@ TEST(SpatialConvTranspose, GradientsAreAdjoint) {
       EXPECT_EQ(forward, inner_of(comm, part.y_layout, part.w, part.dw)) << "every rank has a part of dw";
     });
 }
+
+}  // namespace partita::test::conv_transpose_test

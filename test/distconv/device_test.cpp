@@ -11,8 +11,7 @@
 #include <cstdlib>
 #include <random>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::device_test {
 
 namespace {
 
@@ -143,3 +142,5 @@ TEST(OnADevice, ConvolutionsAreAdjoint) {
       EXPECT_NO_THROW(device.check());
     }
 }
+
+}  // namespace partita::test::device_test

@@ -13,8 +13,7 @@
 #include <chrono>
 #include <thread>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::overlap_test {
 
 namespace {
 
@@ -180,3 +179,5 @@ TEST(Overlap, OfPooling) {
   expect_times(measure_pool, times, true, 0.2, 0.2);  // nothing is computed twice
   expect_times(measure_pool, times, false, 0.2 + transfer, 0.2 + transfer);
 }
+
+}  // namespace partita::test::overlap_test

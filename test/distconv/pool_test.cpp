@@ -5,8 +5,7 @@
 #include "src/comm/threads/threads.hpp"
 #include "test/distconv/parts.hpp"
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::pool_test {
 
 namespace {
 
@@ -129,3 +128,5 @@ TEST(SpatialPool, AgreesWithTheWhole) {
         });
     }
 }
+
+}  // namespace partita::test::pool_test

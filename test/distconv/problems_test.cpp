@@ -8,8 +8,7 @@
 
 #include <random>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::problems_test {
 
 namespace {
 
@@ -117,3 +116,5 @@ TEST(Problems, OfDilatedAndStridedWindowsAreMeasured) {
     EXPECT_GT(measured, cases(60) / 3);
   }
 }
+
+}  // namespace partita::test::problems_test

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::halo_test {
 namespace {
 
 constexpr Index channels = 2;
@@ -266,4 +266,4 @@ TEST(Halo, DiagonalNeighborsAreIncluded) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::halo_test

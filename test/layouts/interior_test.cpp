@@ -10,8 +10,7 @@
 #include <string>
 #include <vector>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::interior_test {
 
 namespace {
 
@@ -171,3 +170,5 @@ TEST(Interior, BordersAreWhatReadsTheHalo) {
   own[2] = y[2] = {4, 6};
   EXPECT_TRUE(recomputed_borders(windows, own, needed, y).empty()) << "all rows read a halo";
 }
+
+}  // namespace partita::test::interior_test

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace partita {
+namespace partita::layout_test {
 namespace {
 
 using test::all_layouts;
@@ -128,4 +128,4 @@ TEST(Layout, AnAxisIsUsedOnce) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::layout_test

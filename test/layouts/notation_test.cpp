@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::notation_test {
 namespace {
 
 const Shape shape{{'N', 8}, {'C', 3}, {'H', 7}};
@@ -105,4 +105,4 @@ TEST(Notation, ErrorsNameTheColumnAndDrawACaret) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::notation_test

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace partita {
+namespace partita::picture_test {
 namespace {
 
 TEST(Picture, DrawsBlocksAndTheirRanks) {
@@ -43,4 +43,4 @@ TEST(Picture, RefusesADimensionThatTheShapeLacks) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::picture_test

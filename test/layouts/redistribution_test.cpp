@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::redistribution_test {
 namespace {
 
 using Point = std::pair<Index, Index>;
@@ -266,4 +266,4 @@ TEST(Redistribution, NothingIsCountedWhereNothingMoves) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::redistribution_test

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace partita {
+namespace partita::transfer_test {
 namespace {
 
 using Point = std::pair<Index, Index>;
@@ -148,4 +148,4 @@ TEST(Transfer, BetweenLayoutsOnlyRanksThatDifferAlongWhatChangesMatter) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::transfer_test

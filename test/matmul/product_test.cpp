@@ -19,7 +19,7 @@
 #include <random>
 #include <thread>
 
-namespace partita::test {
+namespace partita::test::product_test {
 namespace {
 
 /// Shapes and indices of A, B and C: the three products of a linear layer, A B and A' B'.
@@ -391,4 +391,4 @@ TEST(Product, RefusesWhatDoesNotMatch) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::product_test

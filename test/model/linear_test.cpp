@@ -7,7 +7,7 @@
 
 #include <random>
 
-namespace partita::test {
+namespace partita::test::linear_test {
 namespace {
 
 /// A request for x with these extents, with arriving and output layouts drawn from all possible ones.
@@ -53,4 +53,4 @@ TEST(LinearLayer, NoWayThatIsLeftOutIsCheaper) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::linear_test

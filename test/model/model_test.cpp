@@ -7,8 +7,7 @@
 
 #include <cmath>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::model_test {
 
 namespace {
 
@@ -384,3 +383,5 @@ TEST(Optimizer, DecayByName) {
   EXPECT_EQ(parse_decay("cosine"), Decay::cosine);
   expect_error([] { parse_decay("cos"); }, {"'cos'", "none, linear or cosine"});
 }
+
+}  // namespace partita::test::model_test

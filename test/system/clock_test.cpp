@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-namespace partita {
+namespace partita::clock_test {
 namespace {
 
 using Seconds = std::vector<double>;
@@ -75,4 +75,4 @@ TEST(Undisturbed, KeepsAllWhereCoresAreShared) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::clock_test

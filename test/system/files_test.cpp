@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace partita {
+namespace partita::files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -66,4 +66,4 @@ TEST_F(Files, PathsFollowLinksToWhatIsNotThereYet) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::files_test

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace partita {
+namespace partita::host_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -87,4 +87,4 @@ TEST(HostCores, AreThoseOfTheSystemCall) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::host_test

@@ -11,8 +11,7 @@
 
 #include <random>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::exchange_test {
 
 namespace {
 
@@ -140,3 +139,5 @@ TEST(Exchange, WorksBesideOthersAndInEveryDtype) {
       for (Index i = 0; i < truth.volume(); ++i) EXPECT_EQ(result.get(i), truth.get(i)) << name(result.dtype());
   });
 }
+
+}  // namespace partita::test::exchange_test

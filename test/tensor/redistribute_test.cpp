@@ -10,8 +10,7 @@
 
 #include <random>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::redistribute_test {
 
 namespace {
 
@@ -138,3 +137,5 @@ TEST(Redistribute, ToTheSameLayoutIsTheSameTensor) {
     EXPECT_EQ(redistribute(x, x.layout, grid).local.data(), x.local.data());
   });
 }
+
+}  // namespace partita::test::redistribute_test

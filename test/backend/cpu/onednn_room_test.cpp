@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <array>
 
-namespace partita {
+namespace partita::onednn_room_test {
 namespace {
 
 /// Floats, and behind them memory that nobody may access. The floats begin at a multiple of 64 bytes, as a backend's
@@ -67,4 +67,4 @@ TEST(OneDnnRoom, WeightGradientsStayInIt) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::onednn_room_test

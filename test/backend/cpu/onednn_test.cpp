@@ -9,7 +9,7 @@
 #endif
 #include <thread>
 
-namespace partita {
+namespace partita::onednn_test {
 namespace {
 
 using naive::Case;
@@ -243,4 +243,4 @@ TEST_F(OneDnn, RefusesOtherTypesNamingWhoCan) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::onednn_test

@@ -13,7 +13,7 @@
 #include <array>
 #include <set>
 
-namespace partita::cuda {
+namespace partita::cuda::conv_plan_test {
 namespace {
 
 using test::h100;
@@ -243,4 +243,4 @@ TEST(ConvPlan, WrongProblemsAreRefused) {
 }
 
 }  // namespace
-}  // namespace partita::cuda
+}  // namespace partita::cuda::conv_plan_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita::test {
+namespace partita::test::functors_test {
 namespace {
 
 using naive::Generator;
@@ -292,4 +292,4 @@ TEST_P(Functors, CrossEntropyAndItsGradient) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::functors_test

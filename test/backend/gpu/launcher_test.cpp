@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita::test {
+namespace partita::test::launcher_test {
 namespace {
 
 // With 2003 rows and 31 columns or more, more blocks share a sum than a tile has rows.
@@ -121,4 +121,4 @@ TEST_P(Launcher, CombinesTheColumnsOfEachRow) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::launcher_test

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace partita::cuda {
+namespace partita::cuda::product_test {
 namespace {
 
 /// An element of op(matrix), where the matrix is stored by columns.
@@ -50,4 +50,4 @@ TEST(ColumnMajorProduct, IsTheProductByRows) {
 }
 
 }  // namespace
-}  // namespace partita::cuda
+}  // namespace partita::cuda::product_test

@@ -8,7 +8,7 @@
 #include <typeindex>
 #include <vector>
 
-namespace partita::cli {
+namespace partita::cli::number_option_test {
 namespace {
 
 namespace po = boost::program_options;
@@ -63,4 +63,4 @@ TEST(NumberOption, ValuesDefaultsAndRefusals) {
 }
 
 }  // namespace
-}  // namespace partita::cli
+}  // namespace partita::cli::number_option_test

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace partita::cli {
+namespace partita::cli::plain_axes_test {
 namespace {
 
 using Rules = std::vector<std::pair<std::string, std::string>>;  // patterns of layers and their output layouts
@@ -73,4 +73,4 @@ TEST(PlainAxes, NothingElseChanges) {
 }
 
 }  // namespace
-}  // namespace partita::cli
+}  // namespace partita::cli::plain_axes_test

@@ -5,8 +5,7 @@
 #include "src/comm/threads/threads.hpp"
 #include "test/support/collectives.hpp"
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::device_threads_test {
 
 TEST(DeviceThreads, EveryVerbAgreesWithArithmetic) {
   for (const int ranks : {1, 2, 3, 5, 8})
@@ -74,3 +73,5 @@ TEST(DeviceThreads, BothSidesKnowTheSizeOfAMessage) {
   };
   EXPECT_THROW(run_threads(2, differ), CommunicationError);
 }
+
+}  // namespace partita::test::device_threads_test

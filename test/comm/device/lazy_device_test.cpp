@@ -10,10 +10,7 @@
 
 #include <cstdlib>
 
-using namespace partita;
-using namespace partita::test;
-
-namespace {
+namespace partita::test::lazy_device_test {
 
 int seeds() { return std::getenv("PARTITA_LONG") == nullptr ? 5 : 200; }
 
@@ -42,8 +39,6 @@ class OnALazyDevice : public testing::TestWithParam<Transport> {
 };
 INSTANTIATE_TEST_SUITE_P(Transports, OnALazyDevice, testing::Values(device_threads, staged),
                          [](const auto& transport) { return transport.param.name; });
-
-}  // namespace
 
 TEST(LazyDevice, FindsAMissingEvent) {
   for (const bool ordered : {true, false}) {
@@ -190,3 +185,5 @@ TEST(DeviceThreadsOnALazyDevice, CommunicatorsInAnotherOrderAreNamed) {
   });
   EXPECT_NE(message.find("do all ranks use their communicators in one order?"), std::string::npos) << message;
 }
+
+}  // namespace partita::test::lazy_device_test

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
-namespace partita::test {
+namespace partita::test::nccl_test {
 namespace {
 
 /// Shares of a sum that are equally long, and their concatenation: NCCL has collectives for these. True if the numbers
@@ -160,4 +160,4 @@ TEST(Nccl, AStartThatFailsEndsAllRanks) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::nccl_test

@@ -6,7 +6,7 @@
 
 #include <limits>
 
-namespace partita::test {
+namespace partita::test::watchdog_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -66,4 +66,4 @@ TEST(Backoff, ChecksAreNotCountedBeyondTheirLimit) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::watchdog_test

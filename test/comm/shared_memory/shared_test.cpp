@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-using namespace partita;
+namespace partita::shared_test {
 
 namespace {
 
@@ -180,3 +180,5 @@ TEST(SharedExchange, BoxesArriveHoweverTheyAreStored) {
 }
 
 }  // namespace
+
+}  // namespace partita::shared_test

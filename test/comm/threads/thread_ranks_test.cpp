@@ -13,7 +13,7 @@
 #include <ctime>
 #include <thread>
 
-namespace partita::test {
+namespace partita::test::thread_ranks_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -125,4 +125,4 @@ TEST(ThreadRanks, AFailureEndsTheWaitsOfTheOthers) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::thread_ranks_test

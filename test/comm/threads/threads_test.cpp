@@ -8,8 +8,7 @@
 
 #include <atomic>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::threads_test {
 
 namespace {
 
@@ -124,3 +123,5 @@ TEST(ProcessGrid, NamesBothNumbersIfTheRanksDoNotFit) {
       [] { run_threads(3, [](Communicator& comm) { ProcessGrid(Grid::parse("y=2 x=2"), whole(comm), {}); }); });
   EXPECT_EQ(message, "the grid \"y=2 x=2\" has 4 ranks, but the job has 3");
 }
+
+}  // namespace partita::test::threads_test

@@ -11,7 +11,7 @@
 #include <map>
 #include <optional>
 
-namespace partita::test {
+namespace partita::test::candidates_test {
 namespace {
 
 /// Returns the total cost of one algorithm, or nothing if the grid cannot run it.
@@ -41,4 +41,4 @@ TEST(ProductWays, NoneIsCheaperThanWhatIsTaken) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::candidates_test

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-namespace partita::test {
+namespace partita::test::traffic_test {
 namespace {
 
 constexpr Index element_size = 4;
@@ -48,4 +48,4 @@ TEST(ProductTraffic, IsThatOfItsPanels) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::traffic_test

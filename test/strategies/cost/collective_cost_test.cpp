@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace partita {
+namespace partita::collective_cost_test {
 namespace {
 
 using enum CollectiveAlgorithm;
@@ -148,4 +148,4 @@ TEST(CollectiveCost, TheCheapestHasFewRoundsOfLittleAndFewBytesOfMuch) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::collective_cost_test

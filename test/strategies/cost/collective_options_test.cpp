@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <string>
 
-namespace partita::test {
+namespace partita::test::collective_options_test {
 namespace {
 
 constexpr double inside = 450e9, link = 50e9;  // bytes per second
@@ -173,4 +173,4 @@ TEST(CollectiveOptions, MoreRacksCostLittleMore) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::collective_options_test

@@ -18,8 +18,7 @@
 #include <filesystem>
 #include <random>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::cost_formula_test {
 
 namespace {
 
@@ -71,7 +70,7 @@ struct Case {
   Plan plan;
 };
 
-std::vector<Case> cases() {
+std::vector<Case> named_cases() {
   const auto loaded = [](const std::string& file) {
     return Strategy::load((examples() / "strategies" / (file + ".toml")).string());
   };
@@ -184,7 +183,7 @@ TEST(CostFormulas, HaveOnePriceForEqualLayersThatShareABinding) {
 
 TEST(CostFormulas, PriceAgainAsIfForTheFirstTime) {
   int priced = 0;
-  for (const auto& [name, plan] : cases())
+  for (const auto& [name, plan] : named_cases())
     for (const Machine& machine : machines()) {
       if (!holds(machine, plan)) continue;
       SCOPED_TRACE(name + " on " + machine.name);
@@ -202,7 +201,7 @@ TEST(CostFormulas, PriceAgainAsIfForTheFirstTime) {
 }
 
 TEST(CostFormulas, AStepIsTheCostInShort) {
-  for (const auto& [name, plan] : cases())
+  for (const auto& [name, plan] : named_cases())
     for (const Machine& machine : {round_machine(0.5), clustered_machine(3, 2)}) {
       SCOPED_TRACE(name + " on " + machine.name);
       const CostFormula formula(plan, machine);
@@ -217,7 +216,7 @@ TEST(CostFormulas, AStepIsTheCostInShort) {
 }
 
 TEST(CostFormulas, LeaveOutWhatCostsNothingMore) {
-  for (const auto& [name, plan] : cases())
+  for (const auto& [name, plan] : named_cases())
     for (const Machine& machine :
          {round_machine(0.5), clustered_machine(2, 1), clustered_machine(3, 2), machine_of_racks(2, 2, 1)})
       for (const Machine& each : {machine, changed(machine)}) {
@@ -309,3 +308,5 @@ TEST(CostFormulas, KeepMeasuredTimes) {
   EXPECT_FALSE(cost.layers[1].measured);
   EXPECT_EQ(cost.layers[1].forward.compute, estimate(plan, other).layers[1].forward.compute);
 }
+
+}  // namespace partita::test::cost_formula_test

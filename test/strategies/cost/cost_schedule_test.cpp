@@ -12,8 +12,7 @@
 
 #include <filesystem>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::cost_schedule_test {
 
 namespace {
 
@@ -174,3 +173,5 @@ TEST(CostOfSchedules, PartsOfDrawnPlansSumToAStep) {
     }
   }
 }
+
+}  // namespace partita::test::cost_schedule_test

@@ -11,8 +11,7 @@
 #include <functional>
 #include <optional>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::estimate_test {
 
 namespace {
 
@@ -407,3 +406,5 @@ TEST(CostModel, AMachineHoldsSoManyRanks) {
       "the strategy has 4 ranks, but the machine 'round' holds 2: its last level 'node' has that limit; add a level "
       "for more ranks");
 }
+
+}  // namespace partita::test::estimate_test

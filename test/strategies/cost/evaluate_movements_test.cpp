@@ -7,8 +7,7 @@
 
 #include <string>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::evaluate_movements_test {
 
 TEST(MachineRates, AnExchangeTakesItsLatenciesAndItsBytes) {
   struct Case {
@@ -155,3 +154,5 @@ TEST(MachineRates, TheCheapestAlgorithmDependsOnTheLink) {
   expect_seconds(rates.seconds(alone).all, 20 * us + 12 * us);
   expect_seconds(rates.seconds(shared).all, 30 * us + 30 * us);
 }
+
+}  // namespace partita::test::evaluate_movements_test

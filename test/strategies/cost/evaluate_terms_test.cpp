@@ -10,8 +10,7 @@
 #include <array>
 #include <string>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::evaluate_terms_test {
 
 namespace {
 
@@ -321,3 +320,5 @@ TEST(MachineRates, ATransferTakesWhatItsSlowestRankTakes) {
   expect({message(2000), message(0, 1)}, 10 * us, 0.75);
   expect({message(0, 1), message(21000)}, 16.5 * us + 7.5 * us, 7.5 / 24);
 }
+
+}  // namespace partita::test::evaluate_terms_test

@@ -1,6 +1,7 @@
 // The lines of `explain --why` add up to what is charged, for layers of drawn strategies on machines of the examples.
 #include "partita/strategies/cost/explain_cost.hpp"
 #include "partita/model/builtin/builtin.hpp"
+#include "src/base/plain_text.hpp"
 #include "strategies/cost/piece_cost.hpp"
 #include "strategies/plan/layer_ops.hpp"
 
@@ -11,8 +12,7 @@
 #include <regex>
 #include <sstream>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::explain_cost_test {
 
 namespace {
 
@@ -30,7 +30,7 @@ std::map<std::string, double> sums_of_lines(const std::string& text) {
     std::string pass = match[1];
     if (pass == "stages") pass = std::regex_search(match[5].str(), messages) ? "transfers" : "forward";
     const double unit = match[3] == "s" ? 1 : match[3] == "ms" ? 1e-3 : 1e-6;
-    sums[pass] += std::stod(match[2]) * unit * (match[4] == "of" ? -1 : 1);
+    sums[pass] += *parse_number<double>(match[2].str()) * unit * (match[4] == "of" ? -1 : 1);
   }
   return sums;
 }
@@ -94,3 +94,5 @@ TEST(ExplainCost, LinesAddUpToWhatIsCharged) {
 }
 
 }  // namespace
+
+}  // namespace partita::test::explain_cost_test

@@ -5,8 +5,7 @@
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/error_of.hpp"
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::kernel_times_test {
 
 namespace {
 
@@ -162,3 +161,5 @@ TEST(KernelTimes, OtherTypesPhasesAndGradientsAreOtherWork) {
   EXPECT_NE(update_work(64, training), update_work(64, other));
   EXPECT_NE(update_work(64, training), update_work(96, training));
 }
+
+}  // namespace partita::test::kernel_times_test

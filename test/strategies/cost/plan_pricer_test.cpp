@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-namespace partita::test {
+namespace partita::test::plan_pricer_test {
 namespace {
 
 /// Strategies that have many layers in common, on one grid and on stages.
@@ -54,4 +54,4 @@ TEST(PlanPricer, EqualsTheFormulaOfEachPlan) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::plan_pricer_test

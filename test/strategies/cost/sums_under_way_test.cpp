@@ -9,7 +9,7 @@
 #include <cmath>
 #include <vector>
 
-namespace partita::test {
+namespace partita::test::sums_under_way_test {
 namespace {
 
 /// What a rank does: it starts a sum, or it computes.
@@ -93,4 +93,4 @@ TEST(SumsUnderWay, ThePriceLiesBetweenAllAndNothingHidden) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::sums_under_way_test

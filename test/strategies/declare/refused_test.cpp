@@ -9,7 +9,7 @@
 
 #include <map>
 
-namespace partita::test {
+namespace partita::test::refused_test {
 namespace {
 
 /// A model with a layer of each kind, named after the kind.
@@ -204,4 +204,4 @@ TEST(Refused, OfTheOtherLosses) {
                    "layer 'mean_squared_error' (mean_squared_error): output \"N sum@a\" " + pending}});
 }
 
-}  // namespace partita::test
+}  // namespace partita::test::refused_test

@@ -10,8 +10,7 @@
 #include <cstdio>
 #include <fstream>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::strategy_test {
 
 namespace {
 
@@ -224,3 +223,5 @@ TEST(Strategy, LoadsFiles) {
 TEST(Strategy, AFolderIsNoStrategy) {
   expect_error([] { Strategy::load(testing::TempDir()); }, {"cannot be read"});
 }
+
+}  // namespace partita::test::strategy_test

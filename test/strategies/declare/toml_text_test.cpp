@@ -8,7 +8,7 @@
 
 #include <string>
 
-namespace partita {
+namespace partita::toml_text_test {
 namespace {
 
 std::string repeated(const std::string& text, int times) {
@@ -54,4 +54,4 @@ TEST(TomlText, DotsOfOtherThingsAreNotCounted) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::toml_text_test

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::machine_refused_test {
 
 TEST(Machine, RefusesWhatIsNoMachine) {
   expect_error([] { Machine::load("/no/such/machine.toml"); },
@@ -279,3 +278,5 @@ TEST(Machine, RefusesASocketThatLacksSomething) {
       "their memory");
   EXPECT_NE(socket("rank = 8").find("[socket] has no key 'rank' (did you mean 'ranks'?)"), std::string::npos);
 }
+
+}  // namespace partita::test::machine_refused_test

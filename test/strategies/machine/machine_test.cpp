@@ -8,8 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::machine_test {
 
 namespace {
 
@@ -285,3 +284,5 @@ TEST(Machine, RanksFillUnitsFirst) {
     for (int other = 0; other < 8; ++other)
       EXPECT_EQ(machine.level_of(rank, other), expected[rank][other] - '0') << rank << " and " << other;
 }
+
+}  // namespace partita::test::machine_test

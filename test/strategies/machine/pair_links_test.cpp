@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-using namespace partita;
+namespace partita::pair_links_test {
 
 namespace {
 
@@ -91,3 +91,5 @@ TEST(PairLinks, AgreeWithAllRoutesAndAllDivisions) {
 }
 
 }  // namespace
+
+}  // namespace partita::pair_links_test

@@ -8,8 +8,7 @@
 
 #include <gtest/gtest.h>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::bind_test {
 
 namespace {
 
@@ -382,3 +381,5 @@ TEST(Bind, RepeatedLayersAreTheSameOnTheirOwnStagesGrid) {
       for (const Layout& layout : *all) EXPECT_EQ(layout.grid(), grid);
   }
 }
+
+}  // namespace partita::test::bind_test

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-namespace partita::test {
+namespace partita::test::binding_test {
 namespace {
 
 /// An operator with a description of its own, so that its layer shares no binding.
@@ -160,4 +160,4 @@ TEST(Bindings, AreSharedInAStageWhetherOrNotALayerRunsOnceMore) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::binding_test

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-using namespace partita;
+namespace partita::boundary_test {
 
 namespace {
 
@@ -90,3 +90,5 @@ TEST(StageBoundary, ReplicasSendEquallyMuch) {
 }
 
 }  // namespace
+
+}  // namespace partita::boundary_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita::test {
+namespace partita::test::check_names_test {
 namespace {
 
 /// Two linear layers with these names.
@@ -29,4 +29,4 @@ TEST(TensorNames, ThatCannotBeSavedTogetherAreRefused) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::check_names_test

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <map>
 
-namespace partita::test {
+namespace partita::test::contraction_test {
 namespace {
 
 /// Binds a 3x3 convolution with 32 filters of x[N=4 C=16 H=8 W=8] on a grid, with the given layouts of its input and
@@ -119,4 +119,4 @@ TEST(LinearLayers, GathersFeaturesWhereWeightsThenStayInPlace) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::contraction_test

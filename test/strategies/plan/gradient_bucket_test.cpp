@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::gradient_bucket_test {
 namespace {
 
 /// Returns the buckets of a chain of linear layers without biases as text, e.g. "l2 l3 | l0 l1". `features` are the
@@ -83,4 +83,4 @@ TEST(Bucket, SharesCoverABucketOnce) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::gradient_bucket_test

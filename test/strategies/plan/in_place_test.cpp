@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::in_place_test {
 namespace {
 
 /// A model with an activation "f" that reads the layer `read`, which is made from a convolution.
@@ -119,4 +119,4 @@ TEST(InPlace, HoldsOneTensor) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::in_place_test

@@ -6,8 +6,7 @@
 
 #include <gtest/gtest.h>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::memory_test {
 
 namespace {
 
@@ -100,3 +99,5 @@ TEST(Memory, OfOneLayer) {
   EXPECT_EQ(use[MemoryClass::activations], output);
   EXPECT_EQ(use[MemoryClass::halos], 0);
 }
+
+}  // namespace partita::test::memory_test

@@ -7,8 +7,7 @@
 
 #include <map>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::step_test {
 
 namespace {
 
@@ -222,3 +221,5 @@ TEST(Step, EvaluationFreesThePreviousMicrobatch) {
   EXPECT_EQ(first.count("0reduce"), 0U);
   EXPECT_EQ(print(plan, StepProgram(plan, 0).last_ops()), "finish_outputs\nshare_loss loss\n");
 }
+
+}  // namespace partita::test::step_test

@@ -5,8 +5,7 @@
 
 #include <gtest/gtest.h>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::traffic_test {
 
 namespace {
 
@@ -132,3 +131,5 @@ TEST(Traffic, ShardedUpdateWithNorms) {
   EXPECT_EQ(ops(step_traffic(plan, a, 0)), "sum_gradients, update, update");
   EXPECT_EQ(print(layer_traffic(plan, a, 1)), print(step_traffic(plan, a, 1)));
 }
+
+}  // namespace partita::test::traffic_test

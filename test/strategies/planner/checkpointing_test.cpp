@@ -13,7 +13,7 @@
 #include <limits>
 #include <set>
 
-namespace partita::test {
+namespace partita::test::checkpointing_test {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
@@ -143,4 +143,4 @@ TEST(Recompute, StagesAreStretchesThemselves) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::checkpointing_test

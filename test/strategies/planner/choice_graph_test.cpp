@@ -12,8 +12,7 @@
 #include <string>
 #include <utility>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::choice_graph_test {
 
 namespace {
 
@@ -169,3 +168,5 @@ TEST(LayoutSearch, AvoidsWaysThatCannotBe) {
       expect_cheapest(graph, "seed " + std::to_string(seed));
     }
 }
+
+}  // namespace partita::test::choice_graph_test

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace partita::test {
+namespace partita::test::choose_products_test {
 namespace {
 
 /// h, 4h, h, as in the feed-forward part of a transformer.
@@ -150,4 +150,4 @@ TEST(ChooseProducts, NeverMakesAPlanSlowerAndLeavesNothingToChoose) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::choose_products_test

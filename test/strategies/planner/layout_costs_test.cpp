@@ -9,7 +9,7 @@
 
 #include <numeric>
 
-namespace partita::test {
+namespace partita::test::layout_costs_test {
 namespace {
 
 Workload of_batch(Index batch) { return {.batch = batch, .dtype = DType::f32, .training = true, .optimizer = {}}; }
@@ -129,4 +129,4 @@ TEST(LayoutCosts, AShortenedAxisCostsWhatTheWholeOneDoes) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::layout_costs_test

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace partita::test {
+namespace partita::test::layout_reasons_test {
 namespace {
 
 const Workload workload{.batch = 64, .optimizer = {}};
@@ -94,4 +94,4 @@ TEST(StrategyKind, IsWhatTheStrategyCuts) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::layout_reasons_test

@@ -13,8 +13,7 @@
 #include <random>
 #include <string>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::linear_partition_test {
 
 namespace {
 
@@ -108,3 +107,5 @@ TEST(LinearPartition, TheUnitDoesNotMatter) {
     for (const int parts : {2, 3, 5}) expect_partition(costs, parts);
   }
 }
+
+}  // namespace partita::test::linear_partition_test

@@ -7,7 +7,7 @@
 
 #include <optional>
 
-namespace partita::test {
+namespace partita::test::memory_limited_test {
 namespace {
 
 TEST(MemoryLimitedSearch, TakesTheFastestVariantThatFits) {
@@ -62,4 +62,4 @@ TEST(MemoryLimitedSearch, TakesTheFastestVariantThatFits) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::memory_limited_test

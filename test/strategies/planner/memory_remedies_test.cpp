@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-namespace partita::test {
+namespace partita::test::memory_remedies_test {
 namespace {
 
 constexpr Index batch = 16;
@@ -164,4 +164,4 @@ TEST(MemoryRemedies, GridsAndStagesHaveAnEnd) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::memory_remedies_test

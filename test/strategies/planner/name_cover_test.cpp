@@ -10,7 +10,7 @@
 #include <random>
 #include <set>
 
-namespace partita::test {
+namespace partita::test::name_cover_test {
 namespace {
 
 bool matches(const std::string& pattern, const std::string& name) {
@@ -155,4 +155,4 @@ TEST(NameCover, IsAsShortAsACompleteSearchFinds) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::name_cover_test

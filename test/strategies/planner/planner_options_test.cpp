@@ -14,7 +14,7 @@
 
 #include <algorithm>
 
-namespace partita::test {
+namespace partita::test::planner_options_test {
 namespace {
 
 double price(const Model& model, const Strategy& strategy, const Workload& workload, const Machine& machine) {
@@ -173,4 +173,4 @@ TEST(PlannerOptions, LeastStages) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::planner_options_test

@@ -25,7 +25,7 @@
 #include <numeric>
 #include <set>
 
-namespace partita::test {
+namespace partita::test::planner_test {
 namespace {
 
 /// A random graph: a chain with some edges that skip nodes, so that not all nodes can be eliminated.
@@ -436,4 +436,4 @@ TEST(Planner, WhereNothingFitsTheSmallestIsGiven) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::planner_test

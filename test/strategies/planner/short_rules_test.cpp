@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita::test {
+namespace partita::test::short_rules_test {
 namespace {
 
 /// Expects that both strategies bind every layer alike, or that both are refused.
@@ -119,4 +119,4 @@ TEST(ShortRules, KeepStagesAndScheduleAndAreNoLongerThanBefore) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::short_rules_test

@@ -14,8 +14,7 @@
 #include <functional>
 #include <random>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::stage_partition_test {
 
 namespace {
 
@@ -384,3 +383,5 @@ TEST(StagePartition, InStrategyFiles) {
             "2 stages are requested, but groups are named too; give one of the two");
   EXPECT_EQ(error_of([] { Strategy().stages(0); }), "the number of stages is 0; it must be 1 to 65536");
 }
+
+}  // namespace partita::test::stage_partition_test

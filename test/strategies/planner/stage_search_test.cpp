@@ -14,8 +14,7 @@
 #include <set>
 #include <string>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::stage_search_test {
 
 namespace {
 
@@ -298,3 +297,5 @@ TEST(StageSearch, EveryOutputThatIsReadBehindABoundaryCrossesItOnce) {
   expect_seconds(price.boundary_seconds(5), message(22));
   expect_seconds(price.boundary_seconds(6), 0);
 }
+
+}  // namespace partita::test::stage_search_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita::test {
+namespace partita::test::csv_test {
 namespace {
 
 using Kind = Action::Kind;
@@ -82,4 +82,4 @@ TEST(Csv, CountsCellsAsTheFileHasThem) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::csv_test

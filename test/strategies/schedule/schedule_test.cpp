@@ -11,7 +11,7 @@
 #include <random>
 #include <set>
 
-namespace partita::test {
+namespace partita::test::schedule_test {
 namespace {
 
 using Kind = Action::Kind;
@@ -467,4 +467,4 @@ TEST(Generators, SayWhatTheyRefuse) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::schedule_test

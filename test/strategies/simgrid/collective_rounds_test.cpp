@@ -11,7 +11,7 @@
 #include <queue>
 #include <string>
 
-namespace partita::test {
+namespace partita::test::collective_rounds_test {
 namespace {
 
 constexpr double bytes = 840;
@@ -140,4 +140,4 @@ TEST(CollectiveRounds, SumsInTheNetworkAreNoMessages) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::collective_rounds_test

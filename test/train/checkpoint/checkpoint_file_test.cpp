@@ -8,7 +8,7 @@
 #include <fstream>
 #include <thread>
 
-namespace partita {
+namespace partita::checkpoint_file_test {
 namespace {
 
 using namespace test;
@@ -106,4 +106,4 @@ TEST_F(CheckpointFiles, RanksDoNotWaitLongWhileOneWrites) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::checkpoint_file_test

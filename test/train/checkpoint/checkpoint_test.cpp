@@ -29,7 +29,7 @@ extern "C" ssize_t pwrite(int file, const void* data, size_t size, off_t at) {
   return syscall(SYS_pwrite64, file, data, size, at);
 }
 
-namespace partita {
+namespace partita::checkpoint_test {
 namespace {
 
 using namespace test;
@@ -319,4 +319,4 @@ TEST_F(Checkpoint, AnotherShapeOrKindIsRefusedBeforeAnythingIsRead) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::checkpoint_test

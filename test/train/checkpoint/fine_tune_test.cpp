@@ -9,7 +9,7 @@
 
 #include <filesystem>
 
-namespace partita::test {
+namespace partita::test::fine_tune_test {
 namespace {
 
 Model net(Index classes, Index hidden = 6) {
@@ -140,4 +140,4 @@ TEST_F(FineTune, ResumingIsStrictAndSaysHowToFineTune) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::fine_tune_test

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace partita::test {
+namespace partita::test::resume_test {
 namespace {
 
 /// Losses of the steps that run, up to step `stop` of two epochs of four steps. Loads and saves `path` if requested.
@@ -207,4 +207,4 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, Resume,
                                          std::tuple(Method::lamb, Strategy::OptimizerState::sharded)));
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::resume_test

@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-using namespace partita;
+namespace partita::augment_test {
 
 namespace {
 
@@ -158,3 +158,5 @@ TEST(Shuffled, EveryOrderIsAboutAsLikely) {
   ASSERT_EQ(counts.size(), 6U);
   for (const auto& [order, count] : counts) EXPECT_NEAR(count, 1000, 150);  // 5 standard deviations
 }
+
+}  // namespace partita::augment_test

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace partita {
+namespace partita::idx_test {
 namespace {
 
 using Bytes = std::vector<unsigned char>;
@@ -276,4 +276,4 @@ TEST(FashionMnist, HasItsKnownSizesMeanAndDeviation) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::idx_test

@@ -9,7 +9,7 @@
 #include <random>
 #include <set>
 
-namespace partita::test {
+namespace partita::test::sample_set_test {
 namespace {
 
 TEST(SampleSet, CountsAndFindsItsMembers) {
@@ -64,4 +64,4 @@ TEST(SampleOrder, EightBytesASampleFromTwoToThe32On) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::sample_set_test

@@ -6,7 +6,7 @@
 
 #include <set>
 
-namespace partita::test {
+namespace partita::test::subset_test {
 namespace {
 
 TEST(Division, CoversAllSamplesOnce) {
@@ -61,4 +61,4 @@ TEST(Subset, HasTheSamplesOfTheWhole) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::subset_test

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace partita {
+namespace partita::synthetic_test {
 namespace {
 
 const Shape sample{{'C', 3}, {'H', 5}, {'W', 7}};
@@ -159,4 +159,4 @@ TEST(Synthetic, TargetsAreTheSameWhateverBoxIsAsked) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::synthetic_test

@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace partita::test {
+namespace partita::test::volumes_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -360,4 +360,4 @@ TEST_F(Volumes, AFileThatSomebodyWritesIsRefused) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::volumes_test

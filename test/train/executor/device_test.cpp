@@ -15,8 +15,7 @@
 #include <filesystem>
 #include <random>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::device_test {
 
 namespace {
 
@@ -346,3 +345,5 @@ TEST(Device, ACallThatFailsEndsTheRunWithOneMessage) {
     }
   }
 }
+
+}  // namespace partita::test::device_test

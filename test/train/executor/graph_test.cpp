@@ -17,8 +17,7 @@
 #include <cmath>
 #include <limits>
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::graph_test {
 
 namespace {
 
@@ -404,7 +403,7 @@ TEST(Graph, TheDoubleRefusesWhatACaptureCannotHold) {
 // A card spends a few microseconds on each operation of a graph, whatever it computes. A convolution counts as one
 // operation here; an engine of cuDNN may start several kernels.
 TEST(Graph, AStepOfResNet50HasFewOperations) {
-  TrainerOptions options = ::options(true);
+  TrainerOptions options = graph_test::options(true);
   options.dtype = DType::bf16;
   LazyDevice device(5);
   run_threads(1, [&](Communicator& comm) {
@@ -420,3 +419,5 @@ TEST(Graph, AStepOfResNet50HasFewOperations) {
   }
   EXPECT_LE(all, 450) << text;
 }
+
+}  // namespace partita::test::graph_test

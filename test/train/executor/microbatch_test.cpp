@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita::test {
+namespace partita::test::microbatch_test {
 namespace {
 
 /// Contains dropout, whose masks must not depend on the microbatch, and no batch normalization.
@@ -102,4 +102,4 @@ TEST(Microbatches, RunningStatisticsMoveOnceAStepByTheirMean) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::microbatch_test

@@ -8,7 +8,7 @@
 
 #include <numeric>
 
-namespace partita::test {
+namespace partita::test::microbatch_types_test {
 namespace {
 
 /// Equal samples of pixels between -1 and 1, with one value as target or with the label 1.
@@ -139,4 +139,4 @@ TEST(MicrobatchTypes, AddPartsExactlyOnDevices) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::microbatch_types_test

@@ -13,7 +13,7 @@
 #include <mutex>
 #include <thread>
 
-namespace partita::test {
+namespace partita::test::norm_mean_test {
 namespace {
 
 constexpr Index samples = 3, channels = 6, height = 5, width = 4, points = height * width;
@@ -263,4 +263,4 @@ TEST(NormMean, TheLossIsThatOfImagesWithoutMean) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::norm_mean_test

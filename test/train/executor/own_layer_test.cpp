@@ -13,7 +13,7 @@
 #include <cmath>
 #include <thread>
 
-namespace partita::test {
+namespace partita::test::own_layer_test {
 namespace {
 
 /// How long the layer computes for all rows of a rank, and how long its passes took, on the slower of the ranks.
@@ -355,4 +355,4 @@ TEST(OwnLayer, IsNotMistakenForABuiltInOneOfItsName) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::own_layer_test

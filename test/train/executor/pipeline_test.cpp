@@ -18,7 +18,7 @@
 
 #include <sstream>
 
-namespace partita::test {
+namespace partita::test::pipeline_test {
 namespace {
 
 /// Eight layers or more in a chain; batch normalization and dropout depend on the microbatch.
@@ -405,4 +405,4 @@ TEST(Pipeline, RefusesStagesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::pipeline_test

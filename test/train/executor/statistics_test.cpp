@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita::test {
+namespace partita::test::statistics_test {
 namespace {
 
 constexpr Index samples = 5;
@@ -143,4 +143,4 @@ TEST(StatisticsAlong, AnAxisThatTheGridLacksIsNamed) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::statistics_test

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <map>
 
-namespace partita::test {
+namespace partita::test::step_test {
 namespace {
 
 constexpr Index samples = 7;
@@ -45,10 +45,10 @@ class Drawn final : public Dataset {
  public:
   Shape sample() const override { return {{'C', 2}, {'H', 7}, {'W', 5}}; }
   Index size() const override { return samples; }
-  Index classes() const override { return test::classes; }
+  Index classes() const override { return step_test::classes; }
   void hold(std::span<const Index>, const Box&) override {}
   void read(Index sample, const Box& box, std::span<double> out) const override { set_pixels(sample, box, out); }
-  std::int32_t label(Index sample) const override { return static_cast<std::int32_t>(test::label(sample)); }
+  std::int32_t label(Index sample) const override { return static_cast<std::int32_t>(step_test::label(sample)); }
 };
 
 TrainerOptions options() {
@@ -231,4 +231,4 @@ TEST(Step, SaysWhatItRefuses) {
   });
 }
 
-}  // namespace partita::test
+}  // namespace partita::test::step_test

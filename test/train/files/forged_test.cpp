@@ -8,7 +8,7 @@
 
 #include <fstream>
 
-namespace partita::test {
+namespace partita::test::forged_test {
 namespace {
 
 using Ids = std::vector<std::pair<hid_t, herr_t (*)(hid_t)>>;
@@ -251,4 +251,4 @@ TEST_F(ForgedCheckpoint, ItHoldsItsTensorsItself) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::forged_test

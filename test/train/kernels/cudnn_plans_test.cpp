@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <map>
 
-namespace partita::test {
+namespace partita::test::cudnn_plans_test {
 namespace {
 
 /// A model at its full size, and the samples of a step.
@@ -79,4 +79,4 @@ TEST(CudnnPlans, FewCutConvolutionsAreRefused) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::cudnn_plans_test

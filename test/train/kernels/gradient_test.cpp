@@ -6,7 +6,7 @@
 #include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/master.hpp"
 
-namespace partita::test {
+namespace partita::test::gradient_test {
 namespace {
 
 /// Moves every trained weight by `distance` along a direction of standard normal numbers.
@@ -81,4 +81,4 @@ TEST(Gradient, AgreesWithDifferencesOfTheLoss) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::gradient_test

@@ -13,7 +13,7 @@
 #include <map>
 #include <thread>
 
-namespace partita {
+namespace partita::kernel_choice_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -255,4 +255,4 @@ TEST_F(KernelChoice, MeasuresNothingThatItCannotKeep) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::kernel_choice_test

@@ -5,7 +5,7 @@
 #include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/master.hpp"
 
-namespace partita::test {
+namespace partita::test::layer_test {
 namespace {
 
 constexpr Index samples = 2, channels = 6, height = 3, width = 2;
@@ -257,4 +257,4 @@ TEST(Losses, DifferencesAreMeansOverElements) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::layer_test

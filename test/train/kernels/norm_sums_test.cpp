@@ -3,8 +3,7 @@
 #include "src/comm/threads/threads.hpp"
 #include "test/distconv/parts.hpp"
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::norm_sums_test {
 
 namespace {
 
@@ -230,3 +229,5 @@ TEST(Norm, RunningStatisticsAreTakenAsTheyAre) {
     EXPECT_EQ(values(found, 2), (std::vector<double>{2, 1 / std::sqrt(1.25), 1 / std::sqrt(4.25)}));
   }
 }
+
+}  // namespace partita::test::norm_sums_test

@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita::test {
+namespace partita::test::device_measure_test {
 namespace {
 
 Model net() {
@@ -147,4 +147,4 @@ TEST(TraceOnDevice, ActionsHaveTheTimesOfTheirStream) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::device_measure_test

@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita::test {
+namespace partita::test::layer_times_test {
 namespace {
 
 /// Convolutions, a normalization, and an output that skips layers.
@@ -262,4 +262,4 @@ TEST(LayerTimes, SayWhoseTheyAre) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::layer_times_test

@@ -17,7 +17,7 @@
 #include <mutex>
 #include <set>
 
-namespace partita {
+namespace partita::measure_machine_test {
 namespace {
 
 /// A simulated network with `ranks` ranks per node and its own clock, so that other work on this computer does not
@@ -247,4 +247,4 @@ TEST(Solo, OthersSendZeros) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::measure_machine_test

@@ -10,7 +10,7 @@
 
 #include <filesystem>
 
-namespace partita::test {
+namespace partita::test::builtin_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -94,4 +94,4 @@ TEST(Builtin, EveryModelHasAStrategyAndAReducedSize) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::builtin_test

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace partita::test {
+namespace partita::test::class_counts_test {
 namespace {
 
 /// Scores of `rows` rows with some equal numbers, and labels.
@@ -144,4 +144,4 @@ TEST(ClassCounts, AreTheSameUnderEveryLayout) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::class_counts_test

@@ -10,7 +10,7 @@
 #include <limits>
 #include <numeric>
 
-namespace partita::test {
+namespace partita::test::data_types_test {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -155,4 +155,4 @@ TEST(DataTypes, AProgramsOwnBatchIsCheckedToo) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::data_types_test

@@ -6,8 +6,7 @@
 #include "test/support/lazy_backend.hpp"
 #include "test/support/master.hpp"
 
-using namespace partita;
-using namespace partita::test;
+namespace partita::test::device_master_test {
 
 namespace {
 
@@ -85,3 +84,5 @@ TEST(DeviceMaster, EveryStrategyTrainsToTheSerialResult) {
   EXPECT_LE(magnifying, std::max<std::uint64_t>(count / 100, 1))
       << "cases whose bounds were widened to the effect of rounding";
 }
+
+}  // namespace partita::test::device_master_test

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita::test {
+namespace partita::test::master_test {
 namespace {
 
 std::vector<RankResult> run_ranks(const RandomCase& drawn, const Strategy& strategy, bool overlap = true,
@@ -93,4 +93,4 @@ TEST(Master, EveryStrategyTrainsToTheSerialResult) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::master_test

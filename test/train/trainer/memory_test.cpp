@@ -22,7 +22,7 @@
 #include <filesystem>
 #include <random>
 
-namespace partita::test {
+namespace partita::test::memory_test {
 namespace {
 
 /// Drawn data that is read into memory when it is announced.
@@ -346,4 +346,4 @@ TEST(Memory, OfLayersThatComputeAheadOfTheirHalosIsPredictedToTheByte) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::memory_test

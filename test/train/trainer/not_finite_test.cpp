@@ -15,7 +15,7 @@
 #include <mutex>
 #include <set>
 
-namespace partita::test {
+namespace partita::test::not_finite_test {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -285,4 +285,4 @@ TEST(LossScale, FallsWhereGradientsOverflowAndRisesAfterManyGoodSteps) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::not_finite_test

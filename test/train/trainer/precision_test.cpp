@@ -7,7 +7,7 @@
 
 #include <numeric>
 
-namespace partita::test {
+namespace partita::test::precision_test {
 namespace {
 
 std::vector<double> losses(const Strategy& strategy, DType dtype, const std::string& backend) {
@@ -63,4 +63,4 @@ TEST(Precision, HalfPrecisionsWithMastersInSingleFollow) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::precision_test

@@ -16,7 +16,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace partita::test {
+namespace partita::test::replicas_test {
 namespace {
 
 class Replicas : public testing::Test {
@@ -155,4 +155,4 @@ TEST_F(Replicas, DifferencesAreNamed) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::test::replicas_test

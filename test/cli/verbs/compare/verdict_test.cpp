@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita::cli {
+namespace partita::cli::verdict_test {
 namespace {
 
 /// A strategy with a predicted time and, if it is not 0, a measured one, in milliseconds.
@@ -69,4 +69,4 @@ TEST(Verdict, NeedsSomethingToCompare) {
 }
 
 }  // namespace
-}  // namespace partita::cli
+}  // namespace partita::cli::verdict_test

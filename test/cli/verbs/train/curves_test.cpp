@@ -13,7 +13,7 @@
 #include <limits>
 #include <sstream>
 
-namespace partita::cli {
+namespace partita::cli::curves_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -134,4 +134,4 @@ TEST(BestEpoch, IsTheLowestAndPatienceCountsFromIt) {
 }
 
 }  // namespace
-}  // namespace partita::cli
+}  // namespace partita::cli::curves_test

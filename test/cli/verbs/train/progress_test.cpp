@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace partita::cli {
+namespace partita::cli::progress_test {
 namespace {
 
 const StepRecord third{.epoch = 3,
@@ -73,4 +73,4 @@ TEST(Progress, MovesOnATerminal) {
 }
 
 }  // namespace
-}  // namespace partita::cli
+}  // namespace partita::cli::progress_test
