@@ -16,8 +16,9 @@ namespace {
 
 class Binder {
  public:
-  Binder(const Model& model, const Strategy& strategy, const Workload& workload, int replica = 0)
-      : model_(model), known_(model.layers().size()), groups_(groups_of_layers(model, strategy)) {
+  /// `answers`: the layouts that operators chose; null to ask them.
+  Binder(const Model& model, const Strategy& strategy, const Workload& workload, KnownLayouts* answers, int replica = 0)
+      : model_(model), answers_(answers), known_(model.layers().size()), groups_(groups_of_layers(model, strategy)) {
     plan_.model = model.name();
     plan_.grids = strategy.grids();
     plan_.stage_of_group = replica == 0 ? strategy.stages_of_groups() : reversed_stages(strategy.stages_of_groups());
@@ -65,8 +66,6 @@ class Binder {
     std::vector<Arriving> arriving;
     std::shared_ptr<const LayerBinding> binding;
     Leaving leaving;
-    std::unique_ptr<const LayoutRequest>
-        request;  // only if another stage may make the same request; few layers need it
   };
   /// The layout that a rule's text gives to tensors of one shape.
   struct Read {
@@ -142,29 +141,14 @@ class Binder {
     made.weights = layer.op->weights(made.input_shapes);
     check_countable(made.shape);
     for (const auto& weight : made.weights) check_countable(weight.shape);
-    LayoutRequest request = read_request(*layer.op, settings, stage, made);
-    made.at = layouts(*layer.op, request, known);
+    const LayoutRequest request = read_request(*layer.op, settings, stage, made);
+    made.at = answers_ == nullptr ? layer.op->layouts(request) : answers_->of(*layer.op, layer.like, request);
     check_layouts(made, grid(stage), plan_.workload.training);
     made.y = layer.op->is_loss() ? made.at.y : request.output;
     connect(made);
     const Leaving leaving{number(made.y), made.trains() || made.needs_any_dx()};
-    known.push_front({stage, settings, arriving_, binding, leaving, nullptr});
-    if (asks_once(*layer.op)) known.front().request = std::make_unique<const LayoutRequest>(std::move(request));
+    known.push_front({stage, settings, arriving_, binding, leaving});
     return known.front();
-  }
-
-  /// Returns true if the operator's answer should be kept for other stages. The choice among products is slow, so
-  /// repeated blocks ask for it only once on all stages together.
-  bool asks_once(const Operator& op) const { return plan_.grids.size() > 1 && !op.algorithms().empty(); }
-
-  /// Returns the operator's answer to a request.
-  static OperatorLayouts layouts(const Operator& op, const LayoutRequest& request,
-                                 const std::forward_list<Known>& earlier) {
-    const Grid& grid = request.output.grid();
-    for (const Known& each : earlier)
-      if (each.request && each.request->output.grid().same_axes(grid) && each.request->on(grid) == request)
-        return each.binding->at.on(grid);
-    return op.layouts(request);
   }
 
   /// Makes the request from the settings. Adds a note to `made` for each setting that does not apply.
@@ -285,6 +269,7 @@ class Binder {
   const Grid& grid(int stage) const { return plan_.grids[stage]; }
 
   const Model& model_;
+  KnownLayouts* answers_;
   std::vector<std::forward_list<Known>> known_;  // by Layer::like
   std::vector<int> groups_;                      // by layer
   std::vector<LayerSettings> settings_;          // by layer; they refer to the strategy
@@ -309,16 +294,17 @@ void check_uses(const Model& model) {
 }
 
 /// Binds the second replica if the schedule has one.
-void bind_second_replica(Plan& plan, const Model& model, const Strategy& strategy, Workload one) {
+void bind_second_replica(Plan& plan, const Model& model, const Strategy& strategy, Workload one, KnownLayouts* known) {
   if (plan.schedule.replicas() < 2) return;
   check_replica_grids(strategy);
   const Strategy same = pin_weight_layouts(strategy, plan);
   plan.second_replica.emplace();
-  Plan second = Binder(model, same, one, 1).bind();
+  Plan second = Binder(model, same, one, known, 1).bind();
   plan.second_replica->stage_of_group = second.stage_of_group;
   plan.second_replica->layers = std::move(second.layers);
   --one.batch;
-  if (!plan.remainder_layers.empty()) plan.second_replica->remainder_layers = Binder(model, same, one, 1).bind().layers;
+  if (!plan.remainder_layers.empty())
+    plan.second_replica->remainder_layers = Binder(model, same, one, known, 1).bind().layers;
   plan.second_replica->runs_microbatch.assign(static_cast<std::size_t>(plan.microbatches), false);
   for (const auto& actions : plan.schedule.stages)
     for (const auto& action : actions)
@@ -336,16 +322,14 @@ Workload microbatch_of(Workload step, int microbatches) {
   return step;
 }
 
-Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload) {
-  return Binder(model, strategy, workload).bind();
+Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload, KnownLayouts* known) {
+  return Binder(model, strategy, workload, known).bind();
 }
 
-Plan bind(const Model& model, const Strategy& strategy, const Workload& workload) {
-  ScheduleCache made;
-  return bind(model, strategy, workload, made);
-}
+namespace {
 
-Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, ScheduleCache& made) {
+Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, ScheduleCache& made,
+          KnownLayouts* known) {
   if (workload.batch < 1) fail("the batch is {}; it must be 1 or more", workload.batch);
   workload.optimizer.check();
   const auto losses = std::count_if(model.layers().begin(), model.layers().end(),
@@ -360,22 +344,34 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
         strategy.stage_count());
   const int microbatches = microbatches_of(strategy, workload);
   const Workload one = microbatch_of(workload, microbatches);
-  Plan plan = bind_layers(model, strategy, one);
+  Plan plan = bind_layers(model, strategy, one, known);
   check_tensor_names(plan);
   if (workload.batch % microbatches != 0) {
     Workload less = one;
     --less.batch;
-    plan.remainder_layers = Binder(model, pin_weight_layouts(strategy, plan), less).bind().layers;
+    plan.remainder_layers = Binder(model, pin_weight_layouts(strategy, plan), less, known).bind().layers;
   }
   plan.workload = workload;
   plan.microbatches = microbatches;
   plan.gradient_dtype = strategy.microbatches() > 1 ? master_dtype(workload.dtype) : workload.dtype;
   plan.schedule = bind_schedule(strategy, plan.stage_of_group, graph_of(plan), microbatches, workload.training, made);
-  bind_second_replica(plan, model, strategy, one);
+  bind_second_replica(plan, model, strategy, one, known);
   plan.sharded_optimizer = strategy.optimizer_state() == Strategy::OptimizerState::sharded;
   if (workload.training)
     plan.buckets = plan_buckets(plan.layers, strategy.bucket_bytes(), size_of(master_dtype(workload.dtype)));
   return plan;
+}
+
+}  // namespace
+
+// The stages of one plan share answers. To keep them for one stage alone would cost more than it saves.
+Plan bind(const Model& model, const Strategy& strategy, const Workload& workload) {
+  BindCache cache;
+  return bind(model, strategy, workload, cache.schedules, strategy.grids().size() > 1 ? &cache.layouts : nullptr);
+}
+
+Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, BindCache& cache) {
+  return bind(model, strategy, workload, cache.schedules, &cache.layouts);
 }
 
 Strategy pin_weight_layouts(Strategy strategy, const Plan& plan) {

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "strategies/plan/known_layouts.hpp"
 #include "strategies/plan/schedule_cache.hpp"
 
 namespace partita {
@@ -11,8 +12,13 @@ int microbatches_of(const Strategy& strategy, const Workload& workload);
 /// Returns the workload of the largest of a step's microbatches.
 Workload microbatch_of(Workload step, int microbatches);
 
-/// Does what bind() does, and takes schedules from `made`, which calls share.
-Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, ScheduleCache& made);
+/// What calls of bind() for one model share.
+struct BindCache {
+  ScheduleCache schedules;
+  KnownLayouts layouts;
+};
+/// Does what bind() does, with what other calls have made.
+Plan bind(const Model& model, const Strategy& strategy, const Workload& workload, BindCache& cache);
 
 /// Thrown if a layer cannot run in the layouts that a strategy asks for.
 class LayerRefused : public Error {
@@ -23,6 +29,6 @@ class LayerRefused : public Error {
 
 /// Binds only the layers of a model, for a batch that is one microbatch: without a schedule, without buckets, and
 /// without checks of the model as a whole. Throws LayerRefused for the first layer that cannot run.
-Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload);
+Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload, KnownLayouts* known = nullptr);
 
 }  // namespace partita

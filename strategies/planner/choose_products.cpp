@@ -5,6 +5,7 @@
 #include "strategies/cost/piece_cost.hpp"
 #include "strategies/cost/plan_pricer.hpp"
 #include "strategies/declare/rule_values.hpp"
+#include "strategies/plan/bind.hpp"
 #include "strategies/plan/layer_ops.hpp"
 
 #include <algorithm>
@@ -132,7 +133,7 @@ class ProductSearch {
         memory_limit_(memory_limit),
         pricer_(machine, times),
         chosen_{std::move(strategy), {}},
-        plan_(bind(model, chosen_.strategy, workload)) {
+        plan_(bind(model, chosen_.strategy, workload, bound_)) {
     set(pricer_.step(plan_));
   }
 
@@ -257,7 +258,7 @@ class ProductSearch {
     for (const int i : kind.layers) strategy.layer(plan_.layers[i].name, rule, "chosen for the machine");
     Plan plan;
     try {
-      plan = bind(model_, strategy, workload_);
+      plan = bind(model_, strategy, workload_, bound_);
     } catch (const Error&) {  // this cannot run in these layouts
       return false;
     }
@@ -283,6 +284,7 @@ class ProductSearch {
   const Machine& machine_;
   Index memory_limit_;
   PlanPricer pricer_;
+  BindCache bound_;
   ChosenProducts chosen_;
   Plan plan_;
   std::optional<Index> held_;               // bytes; known once a choice must keep a limit

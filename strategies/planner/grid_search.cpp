@@ -155,19 +155,18 @@ void GridSearch::offer(Offers offers) {
   std::vector<UnplacedStrategy> estimated;
   for (const auto& [strategy, data, seconds] : offers.two_replicas)
     if (best_.would_keep(kind_of(context_.model, strategy), seconds))
-      add_offer(estimated, strategy, placed(bind_single_stage(context_.model, strategy, context_.workload), strategy),
-                data);
+      add_offer(estimated, strategy, placed(bind_single_stage(context_, strategy), strategy), data);
   offer(std::move(estimated));
 }
 
 /// Adds an offer, estimated with its stages as placed. If the update of the weights takes part of the step and is
 /// faster in shares, ranks share it.
 void GridSearch::add_offer(std::vector<UnplacedStrategy>& offers, Strategy strategy, Strategy placed, int data) {
-  StepCost step = context_.pricer->step(best_.bind_plan(placed));
+  StepCost step = context_.pricer->step(context_.bind(placed));
   if (step.parts.update >= least_update * step.seconds) {
     Strategy sharing = placed;
     sharing.optimizer_state(Strategy::OptimizerState::sharded);
-    if (const StepCost shared = context_.pricer->step(best_.bind_plan(sharing)); shared.seconds < step.seconds) {
+    if (const StepCost shared = context_.pricer->step(context_.bind(sharing)); shared.seconds < step.seconds) {
       step = shared;
       placed = std::move(sharing);
       strategy.optimizer_state(Strategy::OptimizerState::sharded);
@@ -231,7 +230,7 @@ void GridSearch::offer_products() {
     auto [strategy, choices] = choose_products(context_.model, each.strategy, context_.workload, context_.machine,
                                                context_.times, limit, best);
     if (choices.empty()) continue;
-    Cost cost = context_.pricer->cost(best_.bind_plan(strategy));
+    Cost cost = context_.pricer->cost(context_.bind(strategy));
     best_.replace(each.step.seconds, {std::move(strategy), std::move(cost), std::move(choices)});
   }
 }
@@ -327,7 +326,7 @@ void GridSearch::examine(const Candidate& candidate, Offers& offers) {
     const int groups = candidate.stages * default_groups_per_stage(kind);
     if (kind == chimera || groups > static_cast<int>(context_.model.layers().size())) continue;
     const Strategy strategy = scheduled(staged, kind, candidate);
-    if (!single_stage) single_stage = bind_single_stage(context_.model, strategy, context_.workload);
+    if (!single_stage) single_stage = bind_single_stage(context_, strategy);
     add_offer(offers.now, strategy, placed(*single_stage, strategy), data);
   }
   if (candidate.stages % 2 == 0 && std::count(options_.kinds.begin(), options_.kinds.end(), chimera) > 0)

@@ -140,8 +140,7 @@ bool faster(const LayoutAlternative& a, const LayoutAlternative& b) { return a.c
 
 LayoutAlternatives layout_alternatives(const SearchContext& context, const Strategy& strategy) {
   const Model& model = context.model;
-  const Workload& workload = context.workload;
-  const double mine = context.pricer->step(bind(model, strategy, workload)).seconds;
+  const double mine = context.pricer->step(context.bind(strategy)).seconds;
   const Variants variants(model, strategy);
   LayoutAlternatives found{variants.groups(), {}};
   for (std::size_t group = 0; group < found.groups.size(); ++group) {
@@ -149,7 +148,7 @@ LayoutAlternatives layout_alternatives(const SearchContext& context, const Strat
     for (const std::string& layout : variants.layouts(found.groups[group])) {
       Strategy variant = variants.with(found.groups[group], layout);
       try {
-        const Plan plan = bind(model, variant, workload);
+        const Plan plan = context.bind(variant);
         all.push_back({group, layout, std::move(variant), context.pricer->step_at_least(plan)});
       } catch (const Error&) {  // some layer cannot run in this layout
         continue;
@@ -159,7 +158,7 @@ LayoutAlternatives layout_alternatives(const SearchContext& context, const Strat
     double best = std::numeric_limits<double>::infinity();
     for (LayoutAlternative& each : all) {
       if (each.cost.seconds >= best && each.cost.seconds >= mine) break;
-      each.cost = context.pricer->step(bind(model, each.strategy, workload));
+      each.cost = context.pricer->step(context.bind(each.strategy));
       best = std::min(best, each.cost.seconds);
       found.all.push_back(std::move(each));
     }

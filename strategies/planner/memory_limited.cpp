@@ -38,9 +38,7 @@ MemoryLimitedSearch::MemoryLimitedSearch(const SearchContext& context, const Pla
     : context_(context), options_(options), limit_(memory_limit(options, context.machine)) {}
 
 Strategy MemoryLimitedSearch::placed(const Plan& single_stage, const Strategy& strategy, double effort) {
-  const auto within = [&](Index limit) {
-    return partition_stages(single_stage, strategy, context_, limit, effort, made_);
-  };
+  const auto within = [&](Index limit) { return partition_stages(single_stage, strategy, context_, limit, effort); };
   PlacedStages one = within(limit_);
   return one.held <= limit_ ? std::move(one.strategy) : within(0).strategy;
 }
@@ -79,8 +77,7 @@ std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant
   const auto larger = shares ? Strategy::OptimizerState::replicated : Strategy::OptimizerState::sharded;
   std::optional<Variant> fastest;
   const bool staged = strategy.stage_count() > 1 || !strategy.groups().empty();
-  const auto kept =
-      staged ? std::vector<std::string>() : layers_to_keep(bind(context_.model, strategy, context_.workload));
+  const auto kept = staged ? std::vector<std::string>() : layers_to_keep(context_.bind(strategy));
   const auto consider = [&](int microbatches, bool recompute, Strategy::OptimizerState update) {
     const Strategy changed = with_microbatches(strategy, microbatches).optimizer_state(update);
     auto variant = within_limit(recompute ? recomputing(changed, kept) : changed, quick);
@@ -132,15 +129,14 @@ Planned MemoryLimitedSearch::thoroughly(Variant variant) {
 
 Planned MemoryLimitedSearch::estimated(const Strategy& unplaced, double effort) {
   const auto as_planned = [&](const Strategy& strategy) {
-    return Planned{strategy, context_.pricer->cost(bind_plan(strategy))};
+    return Planned{strategy, context_.pricer->cost(context_.bind(strategy))};
   };
   if (unplaced.stage_count() == 1) return as_planned(unplaced);
   std::vector<Planned> tried;
   const auto held = [&](const Strategy& strategy) {
     return tried.emplace_back(as_planned(strategy)).cost.memory.total;
   };
-  partition_within_limit(bind_single_stage(context_.model, unplaced, context_.workload), unplaced, context_, limit_,
-                         effort, made_, held);
+  partition_within_limit(bind_single_stage(context_, unplaced), unplaced, context_, limit_, effort, held);
   const auto less = [](const Planned& a, const Planned& b) { return a.cost.memory.total < b.cost.memory.total; };
   return *std::min_element(tried.begin(), tried.end(), less);
 }

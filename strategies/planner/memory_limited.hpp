@@ -40,7 +40,6 @@ class MemoryLimitedSearch {
   /// ignored, because a variant of the strategy that holds less may run as fast.
   Strategy placed(const Plan& single_stage, const Strategy& strategy, double effort);
   /// Binds a strategy whose stages are placed.
-  Plan bind_plan(const Strategy& strategy) { return bind(context_.model, strategy, context_.workload, made_); }
 
   /// Offers a strategy. Keeps it, or its fastest variant that fits, if that is among the best.
   void offer(const UnplacedStrategy& offered);
@@ -83,7 +82,6 @@ class MemoryLimitedSearch {
   const SearchContext& context_;
   const PlannerOptions& options_;
   Index limit_;
-  ScheduleCache made_;
   bool limited_ = false;  // some strategy exceeded the limit as offered
   int unfit_ = 0;
   std::vector<Planned> found_, displaced_;

@@ -29,7 +29,7 @@ std::optional<Planned> better(const Planned& planned, const SearchContext& conte
   for (const auto& each : layout_alternatives(context, planned.strategy).all) {
     if (each.cost.seconds >= planned.cost.seconds * (1 - least_saving_of_plan)) break;
     if (kind_of(model, each.strategy) != kind) continue;
-    Cost cost = context.pricer->cost(bind(model, each.strategy, context.workload));
+    Cost cost = context.pricer->cost(context.bind(each.strategy));
     if (cost.memory.total <= limit) return Planned{with_short_rules(model, each.strategy), std::move(cost)};
   }
   return std::nullopt;
@@ -40,7 +40,7 @@ void choose_update(Planned& planned, const SearchContext& context, Index limit) 
   using enum Strategy::OptimizerState;
   Strategy other = planned.strategy;
   other.optimizer_state(other.optimizer_state() == sharded ? replicated : sharded);
-  Cost cost = context.pricer->cost(bind(context.model, other, context.workload));
+  Cost cost = context.pricer->cost(context.bind(other));
   if (cost.seconds < planned.cost.seconds && cost.memory.total <= limit)
     planned = {std::move(other), std::move(cost), std::move(planned.choices)};
 }
@@ -51,7 +51,7 @@ void add_products(Planned& planned, const SearchContext& context, Index limit) {
       choose_products(context.model, planned.strategy, context.workload, context.machine, context.times, limit);
   if (choices.empty()) return;
   planned.strategy = with_short_rules(context.model, strategy);
-  planned.cost = context.pricer->cost(bind(context.model, planned.strategy, context.workload));
+  planned.cost = context.pricer->cost(context.bind(planned.strategy));
   planned.choices.insert(planned.choices.end(), choices.begin(), choices.end());
 }
 

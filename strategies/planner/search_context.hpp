@@ -5,6 +5,7 @@
 #include "partita/strategies/plan/plan.hpp"
 #include "src/system/clock.hpp"
 #include "strategies/cost/plan_pricer.hpp"
+#include "strategies/plan/bind.hpp"
 
 #include <limits>
 #include <memory>
@@ -19,8 +20,11 @@ struct SearchContext {
   const Machine& machine;
   const KernelTimes& times;
   double until = std::numeric_limits<double>::infinity();  ///< the time of now() at which the search should end
-  /// shared by all parts of the search
+  // shared by all parts of the search
   std::shared_ptr<PlanPricer> pricer = std::make_shared<PlanPricer>(machine, times);
+  std::shared_ptr<BindCache> bound = std::make_shared<BindCache>();
+
+  Plan bind(const Strategy& strategy) const { return partita::bind(model, strategy, workload, *bound); }
 
   bool time_is_up() const { return until < std::numeric_limits<double>::infinity() && now() >= until; }
 };

@@ -16,13 +16,10 @@ namespace {
 
 PlacedStages place(const SearchContext& context, const Strategy& strategy, Index limit) {
   if (strategy.stage_count() == 1) return {strategy};
-  ScheduleCache made;
-  const Plan single_stage = bind_single_stage(context.model, strategy, context.workload);
-  if (limit == 0) return partition_stages(single_stage, strategy, context, 0, affordable, made);
-  const auto held = [&](const Strategy& one) {
-    return context.pricer->cost(bind(context.model, one, context.workload, made)).memory.total;
-  };
-  return partition_within_limit(single_stage, strategy, context, limit, affordable, made, held);
+  const Plan single_stage = bind_single_stage(context, strategy);
+  if (limit == 0) return partition_stages(single_stage, strategy, context, 0, affordable);
+  const auto held = [&](const Strategy& one) { return context.pricer->cost(context.bind(one)).memory.total; };
+  return partition_within_limit(single_stage, strategy, context, limit, affordable, held);
 }
 
 }  // namespace

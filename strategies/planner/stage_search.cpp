@@ -265,34 +265,36 @@ FoundPartition search_partition(StagePartitionCost& price, Index limit, double m
   return {std::move(best->ends), held};
 }
 
-Plan bind_single_stage(const Model& model, const Strategy& strategy, const Workload& workload) {
+Plan bind_single_stage(const SearchContext& context, const Strategy& strategy) {
+  const Model& model = context.model;
+  const Workload& workload = context.workload;
   const auto groups = strategy.stages_of_groups().size(), layers = model.layers().size();
   if (groups > layers)
     fail("the model '{}' has {} layers, too few for {} stages of {} {} of layers each", model.name(), layers,
          strategy.stage_count(), strategy.groups_per_stage(), strategy.groups_per_stage() == 1 ? "group" : "groups");
-  return bind(model, in_one_stage(strategy), microbatch_of(workload, microbatches_of(strategy, workload)));
+  return bind(model, in_one_stage(strategy), microbatch_of(workload, microbatches_of(strategy, workload)),
+              *context.bound);
 }
 
 PlacedStages partition_stages(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
-                              Index limit, double effort, ScheduleCache& made) {
+                              Index limit, double effort) {
   const int microbatches = microbatches_of(strategy, context.workload);
   std::vector<std::string> names;
   for (const auto& layer : single_stage.layers) names.push_back(layer.name);
   StagePartitionCost price(single_stage, *context.pricer, request_of(strategy, strategy.stage_count(), microbatches),
-                           made);
+                           context.bound->schedules);
   const FoundPartition found = search_partition(price, limit, effort, effort);
   return {with_ends(strategy, names, found.ends), found.held};
 }
 
 PlacedStages partition_within_limit(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
-                                    Index limit, double effort, ScheduleCache& made,
-                                    const std::function<Index(const Strategy&)>& held) {
+                                    Index limit, double effort, const std::function<Index(const Strategy&)>& held) {
   constexpr int most = 4;  // maximum number of tries
   std::optional<PlacedStages> least;
   Index aim = limit;
   int tries = 0;
   do {
-    PlacedStages next = partition_stages(single_stage, strategy, context, aim, effort, made);
+    PlacedStages next = partition_stages(single_stage, strategy, context, aim, effort);
     const Index counted = next.held;
     const Index now = next.held = held(next.strategy);
     if (!least || now < least->held) least = std::move(next);

@@ -30,7 +30,7 @@ FoundPartition search_partition(StagePartitionCost& price, Index limit, double m
 
 /// Binds all layers of a strategy with several stages in one stage, for one microbatch. place_stages() partitions this
 /// bound plan, whatever the schedule.
-Plan bind_single_stage(const Model& model, const Strategy& strategy, const Workload& workload);
+Plan bind_single_stage(const SearchContext& context, const Strategy& strategy);
 
 /// A strategy with placed stages, and the bytes that the fullest rank holds.
 struct PlacedStages {
@@ -41,12 +41,11 @@ struct PlacedStages {
 /// from bind_single_stage(). `effort` is the number of actions that the search may simulate. The returned bytes are
 /// counted as in StagePartitionCost, without workspaces and temporary tensors.
 PlacedStages partition_stages(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
-                              Index limit, double effort, ScheduleCache& made);
+                              Index limit, double effort);
 
 /// As partition_stages(), but the bytes are those that the stages really hold, which `held` returns for a strategy. If
 /// they exceed the limit, the search is repeated a few times with a lower limit.
 PlacedStages partition_within_limit(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
-                                    Index limit, double effort, ScheduleCache& made,
-                                    const std::function<Index(const Strategy&)>& held);
+                                    Index limit, double effort, const std::function<Index(const Strategy&)>& held);
 
 }  // namespace partita

@@ -3,6 +3,7 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/plan.hpp"
 #include "partita/strategies/plan/traffic.hpp"
+#include "strategies/plan/bind.hpp"
 #include "test/support/error_of.hpp"
 #include "test/support/placed.hpp"
 
@@ -380,6 +381,31 @@ TEST(Bind, RepeatedLayersAreTheSameOnTheirOwnStagesGrid) {
     for (const auto* all : {&at.x, &at.dx, &at.w, &at.dw})
       for (const Layout& layout : *all) EXPECT_EQ(layout.grid(), grid);
   }
+}
+
+// What decides the layouts is in the request: batch, data type, grid, weights, algorithms, what the layers before want.
+TEST(Bind, IsTheSameWithWhatOtherCallsMade) {
+  const Model model = builtin_model("lenet5", {});
+  BindCache cache;
+  const std::vector<LayerRule> of_fc1{{}, {.weights = "F@x C@c"}, {.weights = "F C"}, {.algorithm = "summa-b"}};
+  for (const char* grid : {"c=2 x=2", "c=4 x=1", "c=2 x=3"})
+    for (const char* rule : {"N@x C@c", "C@(c,x)", "N@(c,x)"})
+      for (const LayerRule& fc1 : of_fc1)
+        for (const int stages : {1, 2})
+          for (const auto& [batch, dtype, training] : {std::tuple(12, DType::f32, true),
+                                                       {13, DType::f32, true},
+                                                       {12, DType::bf16, true},
+                                                       {12, DType::f32, false}}) {
+            Strategy strategy(grid);
+            strategy.layer("*", {.output = rule}).layer("fc1", fc1).stages(stages);
+            const Workload workload{.batch = batch, .dtype = dtype, .training = training, .optimizer = {}};
+            const Strategy placed = test::placed(model, strategy, workload);
+            const Plan alone = bind(model, placed, workload), shared = bind(model, placed, workload, cache);
+            ASSERT_EQ(alone.layers.size(), shared.layers.size());
+            for (std::size_t i = 0; i < alone.layers.size(); ++i)
+              EXPECT_EQ(*alone.layers[i].binding, *shared.layers[i].binding) << alone.layers[i].name << "\n"
+                                                                             << strategy.print() << "batch " << batch;
+          }
 }
 
 }  // namespace partita::test::bind_test
