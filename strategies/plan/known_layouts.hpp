@@ -8,8 +8,8 @@
 
 namespace partita {
 
-/// The layouts that operators chose, for plans of one model. The choice among products is slow, and stages of a plan, or
-/// plans of a search, often ask for the same.
+/// The layouts that operators chose, for plans of one model. The choice among products is slow, and stages of a plan,
+/// or plans of a search, often ask for the same.
 class KnownLayouts {
  public:
   /// Returns op.layouts(request). `like`: the number of the first layer of the model with an equal operator.
