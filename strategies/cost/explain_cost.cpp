@@ -279,8 +279,8 @@ class Explanation {
     });
   }
 
-  /// Adds the messages of one kind that happen once per step, on the rank that is charged for them; of equal ranks, on
-  /// the one of the microbatch.
+  /// Adds the messages of one kind that happen once per step, on the rank that is charged for them. If several take as
+  /// long, it takes the one whose microbatch is explained.
   void add_once(const std::vector<GradReduceTerms>& ranks, std::vector<Movement> GradReduceTerms::*list) {
     if (ranks.empty()) return;
     const MachineRates rates = this->rates();

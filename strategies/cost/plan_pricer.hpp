@@ -17,7 +17,8 @@ class PlanPricer {
   /// Returns what a step costs at least, in less time: of pieces not priced yet, only few ranks are examined.
   StepCost step_at_least(const Plan& plan);
   Cost cost(const Plan& plan);
-  /// Returns what a layer costs for a microbatch; `split`: the backward pass is split into two halves.
+  /// Returns what a layer of the first replica costs for a microbatch of the larger size. `split`: the backward pass is
+  /// split into two halves.
   LayerCost layer(const Plan& plan, int index, bool split);
 
   const Machine& machine() const { return machine_; }

@@ -322,8 +322,8 @@ Workload microbatch_of(Workload step, int microbatches) {
   return step;
 }
 
-Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload, KnownLayouts* known) {
-  return Binder(model, strategy, workload, known).bind();
+Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload) {
+  return Binder(model, strategy, workload, nullptr).bind();
 }
 
 namespace {
@@ -344,7 +344,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
         strategy.stage_count());
   const int microbatches = microbatches_of(strategy, workload);
   const Workload one = microbatch_of(workload, microbatches);
-  Plan plan = bind_layers(model, strategy, one, known);
+  Plan plan = Binder(model, strategy, one, known).bind();
   check_tensor_names(plan);
   if (workload.batch % microbatches != 0) {
     Workload less = one;

@@ -29,6 +29,6 @@ class LayerRefused : public Error {
 
 /// Binds only the layers of a model, for a batch that is one microbatch: without a schedule, without buckets, and
 /// without checks of the model as a whole. Throws LayerRefused for the first layer that cannot run.
-Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload, KnownLayouts* known = nullptr);
+Plan bind_layers(const Model& model, const Strategy& strategy, const Workload& workload);
 
 }  // namespace partita

@@ -1,5 +1,7 @@
 #include "strategies/plan/known_layouts.hpp"
 
+#include <utility>
+
 namespace partita {
 
 namespace {
@@ -37,8 +39,9 @@ OperatorLayouts KnownLayouts::of(const Operator& op, int like, const LayoutReque
     const Grid& other = each.request.output.grid();
     if (!(other == grid) && other.same_axes(grid) && each.request.on(grid) == request) return each.layouts.on(grid);
   }
+  OperatorLayouts layouts = op.layouts(request);
   ++count_;
-  return candidates.emplace_back(Known{like, request, op.layouts(request)}).layouts;
+  return candidates.emplace_back(Known{like, request, std::move(layouts)}).layouts;
 }
 
 }  // namespace partita

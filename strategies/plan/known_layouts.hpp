@@ -16,7 +16,7 @@ class KnownLayouts {
   OperatorLayouts of(const Operator& op, int like, const LayoutRequest& request);
 
  private:
-  static constexpr int most = 1 << 12;  // of some 10 KiB each
+  static constexpr int most = 1 << 12;  // of a few KiB each
   struct Known {
     int like;
     LayoutRequest request;

@@ -15,8 +15,8 @@ namespace partita {
 
 namespace {
 
-/// A choice must save this share of the step.
-constexpr double least_saving = 5e-4;
+/// A choice must save this share of the step, so that rounding decides nothing.
+constexpr double least_saving = 1e-6;
 /// For so many layouts of the weights, the fastest ones, algorithms are tried too.
 constexpr std::size_t most_layouts = 2;
 /// With more axes than these, of which each may cut F, C or neither, only those that cut channels are moved.
@@ -142,8 +142,7 @@ class ProductSearch {
     if (least() >= below) return std::move(chosen_);
     for (bool again = true; again;) {
       again = false;
-      for (const LayerKind& kind : kinds(plan_, chosen_.strategy))
-        if (saves_at_most(kind) > least_saving * seconds_) again = choose(kind) || again;
+      for (const LayerKind& kind : kinds(plan_, chosen_.strategy)) again = choose(kind) || again;
     }
     return std::move(chosen_);
   }
@@ -198,42 +197,33 @@ class ProductSearch {
     communication_ = cost.seconds - cost.parts.passes.compute;
     const CostParts& parts = cost.parts;
     open_ = parts.passes.product + parts.passes.redistribution + parts.transfers + parts.grad_reduce;
-    saved_.clear();
   }
 
-  /// Returns the seconds that a step takes at least, whatever is chosen.
+  /// Returns the seconds of a step if what the open layers send for products, for layouts and once per step took no
+  /// time, as if nothing hid it. Computing and halos count as they are.
   double least() {
-    double saved = 0;
-    for (const LayerKind& kind : kinds(plan_, chosen_.strategy)) saved += saves_at_most(kind);
-    return seconds_ - std::min(saved, open_);
-  }
-
-  /// Returns how many seconds of a step other products and layouts of weights could save: all that these layers send
-  /// for products and for layouts, and their share of gradient sums and of updates, as if nothing hid them.
-  double saves_at_most(const LayerKind& kind) {
-    if (saved_.empty()) saved_ = saved_by_layers();
-    double sum = 0;
-    for (const int i : kind.layers) sum += saved_[i];
-    return sum;
-  }
-  std::vector<double> saved_by_layers() {
+    std::vector<bool> open(plan_.layers.size(), false);
+    for (const LayerKind& kind : kinds(plan_, chosen_.strategy))
+      for (const int i : kind.layers) open[i] = true;
     const bool split = splits_backward(plan_.schedule);
-    std::vector<double> saved(plan_.layers.size(), 0);
+    double saved = 0;
     for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i) {
+      if (!open[i]) continue;
       const LayerCost cost = pricer_.layer(plan_, i, split);
       for (const Pass pass : microbatch_passes)
-        saved[i] += plan_.microbatches * (cost_of(cost, pass).product + cost_of(cost, pass).redistribution);
+        saved += plan_.microbatches * (cost_of(cost, pass).product + cost_of(cost, pass).redistribution);
     }
     const PieceCost price(plan_, machine_, pricer_.times(), split);
-    for (const Bucket& bucket : plan_.buckets) {
-      const int group = plan_.layers[bucket.last()].group;
-      const GradReduceCost sums = price.sums(bucket.last());
-      const auto all = static_cast<double>(plan_.elements(bucket, 0));
+    for (const Bucket& bucket : plan_.buckets) {  // of a bucket, the share of these layers
+      Index elements = 0;
       for (const auto& [layer, weight] : bucket.entries)
-        saved[layer] += static_cast<double>(plan_.layers[layer]->at.w[weight].elements(0)) / all *
-                        (sums.seconds + sums.replicas + sums.after + price.update(group));
+        if (open[layer]) elements += plan_.layers[layer]->at.w[weight].elements(0);
+      if (elements == 0) continue;
+      const GradReduceCost sums = price.sums(bucket.last());
+      saved += static_cast<double>(elements) / static_cast<double>(plan_.elements(bucket, 0)) *
+               (sums.seconds + sums.replicas + sums.after + price.update(plan_.layers[bucket.last()].group));
     }
-    return saved;
+    return seconds_ - std::min(saved, open_);
   }
 
   /// True if an algorithm could save time: if its messages and words alone, over the fastest links, do not take longer
@@ -289,8 +279,7 @@ class ProductSearch {
   Plan plan_;
   std::optional<Index> held_;               // bytes; known once a choice must keep a limit
   double seconds_ = 0, communication_ = 0;  // of a step
-  double open_ = 0;                         // seconds of a step that all products and layouts together could save
-  std::vector<double> saved_;               // by layer: as in saves_at_most(); empty until it is asked for
+  double open_ = 0;                         // seconds of a step that all layers send, halos apart
 };
 
 }  // namespace

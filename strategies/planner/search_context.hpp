@@ -24,6 +24,7 @@ struct SearchContext {
   std::shared_ptr<PlanPricer> pricer = std::make_shared<PlanPricer>(machine, times);
   std::shared_ptr<BindCache> bound = std::make_shared<BindCache>();
 
+  /// Binds a strategy with what the search has made before.
   Plan bind(const Strategy& strategy) const { return partita::bind(model, strategy, workload, *bound); }
 
   bool time_is_up() const { return until < std::numeric_limits<double>::infinity() && now() >= until; }

@@ -17,7 +17,7 @@ class PlanPricer;
 /// a transfer that computation does not hide delays both groups.
 class StagePartitionCost {
  public:
-  /// `plan` has one stage and one microbatch.
+  /// `plan` has one stage and one microbatch. `pricer` knows what its layers cost, or learns it.
   /// @pre `made` outlives this object.
   StagePartitionCost(const Plan& plan, PlanPricer& pricer, ScheduleRequest request, ScheduleCache& made);
 
