@@ -41,7 +41,7 @@ std::string unfinished_text(const Unfinished& what, double limit) {
                         what.least_seconds * 1e3, what.not_improved > 0 ? "; " : "");
   if (what.not_improved > 0)
     text += fmt::format("{}groups of layers of {} may have faster layouts", what.candidates > 0 ? "" : " ",
-                        counted(what.not_improved, "strategy", "strategies"));
+                        what.not_improved == 1 ? "1 strategy" : fmt::format("{} strategies", what.not_improved));
   return text;
 }
 
