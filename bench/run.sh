@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs all benchmarks on this machine with one thread per rank. Writes bench/results/DATE-HOST.jsonl, and DATE-HOST.md
 # with the same results as a table. By default runs all subjects:
-#   checkpoint collective conv estimate halo matmul pipeline predict published redistribute schedule train
+#   checkpoint collective conv estimate halo matmul pipeline predict published redistribute schedule simulated train
 #   bash bench/run.sh [SUBJECT...]
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
@@ -15,7 +15,7 @@ run() {
   echo "$2 on $1 ranks" >&2
   build/mpiexec -n "$1" "build/bench/$2" | tee -a "$results"
 }
-for subject in "${@:-checkpoint collective conv estimate halo matmul pipeline predict published redistribute schedule train}"; do
+for subject in "${@:-checkpoint collective conv estimate halo matmul pipeline predict published redistribute schedule simulated train}"; do
   for one in $subject; do
     case $one in
       checkpoint) run 1 checkpoint ;;
@@ -29,8 +29,9 @@ for subject in "${@:-checkpoint collective conv estimate halo matmul pipeline pr
       published) python3 -B bench/published.py build/partita | tee -a "$results" ;;
       redistribute) run 2 redistribute ;;
       schedule) run 1 schedule ;;
+      simulated) python3 -B bench/simulated.py build/partita --jobs "$(nproc)" | tee -a "$results" ;;
       train) run 2 train ;;
-      *) echo "bench/run.sh: there is no subject '$one'; the subjects are checkpoint, collective, conv, estimate, halo, matmul, pipeline, predict, published, redistribute, schedule and train" >&2; exit 2 ;;
+      *) echo "bench/run.sh: there is no subject '$one'; the subjects are checkpoint, collective, conv, estimate, halo, matmul, pipeline, predict, published, redistribute, schedule, simulated and train" >&2; exit 2 ;;
     esac
   done
 done

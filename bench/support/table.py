@@ -9,5 +9,7 @@ print("| subject | case | ranks | seconds | spread | ratio | against | sum of 64
 with open(sys.argv[1], encoding="utf-8") as file:
     for row in map(json.loads, file):
         if not row["case"].startswith("summary"):
-            print(f"| {row['subject']} | {row['case']} | {row['ranks']} | {row['seconds']:.2e} | {row['spread']:.2f} | "
-                  f"{row['ratio']:.2f} | {row['against']} | {row.get('sum_us', '')} |")
+            ratio = row["ratio"] if "ratio" in row else row["predicted"] / row["seconds"]
+            spread = f"{row['spread']:.2f}" if "spread" in row else ""
+            print(f"| {row['subject']} | {row['case']} | {row['ranks']} | {row['seconds']:.2e} | {spread} | {ratio:.2f} | "
+                  f"{row['against']} | {row.get('sum_us', '')} |")

@@ -97,7 +97,7 @@ bool within(const LayerMovement& a, const LayerMovement& b, const CostTerms& ter
     return std::all_of(each.begin(), each.end(), [&](const auto& x) {
       return std::any_of(others.begin(), others.end(), [&](const auto& y) { return within(x, y, terms, true); });
     });
-  if (mine.kinds != other.kinds || mine.messages != other.messages || mine.bytes != other.bytes) return false;
+  if (mine.messages != other.messages || mine.bytes != other.bytes) return false;
   return mine.first == other.first ||
          std::equal(each.begin(), each.end(), others.begin(), others.end(),
                     [&](const auto& x, const auto& y) { return within(x, y, terms, false); });
@@ -199,8 +199,8 @@ std::vector<LevelMessages> messages_by_level(const Machine& machine, const Plann
 
 }  // namespace
 
-/// An exchange has one option, with all its messages. A rank sends and receives at the same time. If the two differ,
-/// they count as two ways in which ranks lie, of which the slower one counts.
+/// The options of an exchange are its directions, each with all its messages: a rank sends and receives at the same
+/// time.
 Movement CostTermBuilder::exchange(const PlannedTraffic& item, int world_rank, const BytesOfUnit& of_unit) {
   const auto first = static_cast<int>(terms_.options.size());
   int farthest = 0;
@@ -225,31 +225,32 @@ Movement CostTermBuilder::exchange(const PlannedTraffic& item, int world_rank, c
   if (!sent.empty()) add(sent);
   if (received != sent && !received.empty()) add(received);
   const auto end = static_cast<int>(terms_.options.size());
-  return {number({Verb::exchange, farthest, 2, 1}),
-          static_cast<double>(item.traffic.messages),
-          static_cast<double>(item.traffic.bytes),
-          first,
-          end,
-          end - first};
+  return {number({Verb::exchange, farthest, 2, 1}), static_cast<double>(item.traffic.messages),
+          static_cast<double>(item.traffic.bytes), first, end};
 }
 
-/// `spans`: where the ranks lie, in as many ways as there are `kinds`, one after the other.
-Movement CostTermBuilder::collective(const PlannedTraffic& item, std::span<const Span> spans, int kinds) {
+Movement CostTermBuilder::collective(const PlannedTraffic& item, const Grid& grid, int rank) {
   const auto messages = static_cast<double>(item.traffic.messages), bytes = static_cast<double>(item.traffic.bytes);
-  const auto [known, added] = options_.try_emplace({item.verb, bytes / messages, {spans.begin(), spans.end()}, kinds});
+  Collective key{item.verb, bytes / messages, {}, nullptr, 0};
+  Route route;
+  if (spans_.is_uneven(item, grid)) {
+    key.counted = &spans_.counted(item, grid);
+    const std::vector<int>& ranks = key.counted->ranks_with(grid.first_rank() + rank);
+    key.first = ranks.front();
+    route = key.counted->route(key.first);
+  } else {
+    key.spans = spans_.even(item, grid, rank);
+    route = {item.verb, key.spans.back().level, key.spans.back().ranks, key.spans.back().inside};
+  }
+  const auto [known, added] = options_.try_emplace(std::move(key));
   auto& [first, end] = known->second;
   if (added) {
     first = static_cast<int>(terms_.options.size());
-    const std::size_t levels = spans.size() / static_cast<std::size_t>(kinds);
-    for (std::size_t at = 0; at < spans.size(); at += levels)
-      add_options(item.verb, spans.subspan(at, levels), bytes / messages, terms_, kinds > 1);
+    known->first.counted != nullptr ? known->first.counted->add_options(known->first.first, bytes / messages, terms_)
+                                    : add_options(item.verb, known->first.spans, bytes / messages, terms_);
     end = static_cast<int>(terms_.options.size());
   }
-  const Span& top = spans.back();
-  int inside = 1;  // the most of them that share a unit
-  for (const Span& span : spans)
-    if (span.level == top.level) inside = std::max(inside, span.inside);
-  return {number({item.verb, top.level, top.ranks, inside}), messages, bytes, first, end, kinds};
+  return {number(route), messages, bytes, first, end};
 }
 
 // A rank has the same number in the whole grid, since only the extent of the first axis, the major one, differs.
@@ -260,8 +261,7 @@ Movement CostTermBuilder::movement(const PlannedTraffic& item, const Grid& here,
 Movement CostTermBuilder::movement(const PlannedTraffic& item, const Grid& here, int rank, const BytesOfUnit& of_unit) {
   const Grid& grid = whole_ == nullptr ? here : *whole_;
   if (item.verb == Verb::exchange) return exchange(item, grid.first_rank() + rank, of_unit);
-  const auto [spans, kinds] = spans_.of(item, grid, rank);
-  return collective(item, spans, kinds);
+  return collective(item, grid, rank);
 }
 
 KernelTerm CostTermBuilder::kernel(int layer, int rank) const {
@@ -503,15 +503,20 @@ class CostTermBuilder::TransferOfRanks {
   UnitTraffic units_;
 };
 
-std::vector<Movement> CostTermBuilder::transfer(const StepOp& op, int replica) {
-  const StageBoundary& boundary = plan_.layers_of(replica, false)[op.layer].sends_to_stages[op.part];
-  const StepOp received{StepOp::Kind::receive_input, false, op.part, op.layer};
+std::vector<Movement> CostTermBuilder::transfer(const StepOp& sent, int replica) {
+  using enum StepOp::Kind;
+  const StageBoundary& boundary = plan_.layers_of(replica, false)[sent.layer].sends_to_stages[sent.part];
+  const bool back = sent.kind == send_gradient;
+  StepOp received = sent;
+  received.kind = back ? receive_gradient : receive_input;
   std::vector<Movement> all;
-  for (const auto& [layout, end] : {std::pair(&boundary.from, &op), std::pair(&boundary.to, &received)}) {
-    TransferOfRanks ranks(*this, *end, replica, layout->grid());
-    for (const int rank : representatives(layout->grid(), machine_))
+  const auto add = [&](const Layout& layout, const StepOp& op) {
+    TransferOfRanks ranks(*this, op, replica, layout.grid());
+    for (const int rank : representatives(layout.grid(), machine_))
       for (const auto& item : ranks.items(rank)) all.push_back(ranks.movement(item, rank));
-  }
+  };
+  add(back ? boundary.to : boundary.from, sent);
+  add(back ? boundary.from : boundary.to, received);
   return all;
 }
 

@@ -42,9 +42,9 @@ class CostTermBuilder {
   std::vector<GradReduceTerms> sums(int layer);
   /// Returns the terms of the weight update of a group.
   UpdateTerms update(int group) const;
-  /// Returns one transfer of a layer between stages, of an operation send_output: one entry per representative that
-  /// sends or receives.
-  std::vector<Movement> transfer(const StepOp& op, int replica);
+  /// Returns one transfer of a layer between stages, of an operation send_output or send_gradient: one entry per
+  /// representative that sends or receives.
+  std::vector<Movement> transfer(const StepOp& sent, int replica);
   /// Returns such a transfer, of an output or back of its gradient, as one rank of the layer's grid sees it.
   Movement transfer_on(const PlannedTraffic& item, const Grid& grid, int rank);
   /// Returns the terms of one item of traffic of a rank of the grid.
@@ -54,14 +54,15 @@ class CostTermBuilder {
  private:
   Movement movement(const PlannedTraffic& item, const Grid& grid, int rank, const BytesOfUnit& of_unit);
   Movement exchange(const PlannedTraffic& item, int world_rank, const BytesOfUnit& of_unit);
-  Movement collective(const PlannedTraffic& item, std::span<const Span> spans, int kinds);
+  Movement collective(const PlannedTraffic& item, const Grid& grid, int rank);
   int number(const Route& route);
   /// All that the options of a collective depend on.
   struct Collective {
     Verb verb;
     double bytes;
-    std::vector<Span> spans;
-    int kinds;
+    std::vector<Span> spans;      // where each unit holds equally many of its ranks
+    CountedCollectives* counted;  // else null
+    int first;                    // its first rank, where they are counted
     auto operator<=>(const Collective&) const = default;
   };
   /// The messages of one rank for one microbatch of a layer.

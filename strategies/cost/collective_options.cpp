@@ -2,92 +2,82 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 
 namespace partita {
 
 namespace {
 
-constexpr int most_ranks_of_one_shot = 8;
-
 /// Adds the options of one collective.
 class OptionList {
  public:
-  OptionList(Verb verb, std::span<const Span> spans, double bytes, bool waits, LinkTables& tables)
-      : verb_(verb), spans_(spans), top_(spans.back()), bytes_(bytes), waits_(waits), tables_(tables) {}
+  OptionList(Verb verb, std::span<const Span> spans, double bytes, LinkTables& tables)
+      : verb_(verb), spans_(spans), top_(spans.back()), bytes_(bytes), tables_(tables) {}
 
+  void add(CollectiveAlgorithm algorithm, LevelUse levels) {
+    const auto first = static_cast<int>(tables_.uses.size());
+    tables_.options.push_back({algorithm, levels, first, first, 0});
+    switch (levels) {
+      case LevelUse::flat: add_flat(algorithm); break;
+      case LevelUse::one_shot: add_one_shot(); break;
+      case LevelUse::all_links: add_all_links(); break;
+      case LevelUse::by_levels: add_by_levels(algorithm); break;
+      case LevelUse::in_network: add_in_network(); break;
+    }
+    tables_.options.back().end = static_cast<int>(tables_.uses.size());
+  }
+
+ private:
   void add_flat(CollectiveAlgorithm algorithm) {
     thread_local std::vector<Hop> hops;  // kept, since many collectives are priced
     collective_hops(verb_, algorithm, top_.ranks, bytes_, hops);
-    begin(algorithm, LevelUse::flat, algorithm == CollectiveAlgorithm::ring && spans_.size() > 1);
-    for (const Hop& hop : hops) add_hop(hop);
-    end();
+    for (const Hop& hop : hops) add_hop(hop, algorithm);
   }
 
   void add_one_shot() {
-    if (verb_ != Verb::all_reduce || top_.level > 0 || top_.ranks > most_ranks_of_one_shot) return;
-    begin(CollectiveAlgorithm::pairwise, LevelUse::one_shot, false);
     const double all = bytes_ * (top_.ranks - 1);
     use(links(top_, 1), {1, all, all});
-    end();
   }
 
   /// Each unit has a ring for each of its ranks, which carries as large a share of the bytes.
   void add_all_links() {
     const CollectiveCost cost = collective_cost(verb_, CollectiveAlgorithm::ring, top_.ranks, bytes_);
-    begin(CollectiveAlgorithm::ring, LevelUse::all_links, true);
-    for (const Span& span : spans_) use(all_ranks(span), {cost.rounds, cost.bytes / span.inside, 0});
+    for (const Span& span : spans_) use(all_ranks(span), {cost.rounds, cost.bytes / span.inside, 0}, Follows::at_once);
     tables_.options.back().combined = cost.combined;
-    end();
   }
 
   void add_by_levels(CollectiveAlgorithm algorithm) {
-    begin(algorithm, LevelUse::by_levels, false);
     for (const Span& span : spans_.first(spans_.size() - 1)) add_inside(span, algorithm);
     use(all_ranks(top_), cost_in(top_, verb_, algorithm));
-    end();
   }
 
   /// The switches of the outermost level get a vector from each rank and send their sum back: one message up and one
   /// down, at the same time but for their latencies.
   void add_in_network() {
-    begin(CollectiveAlgorithm::ring, LevelUse::in_network, false);
     for (const Span& span : spans_.first(spans_.size() - 1)) add_inside(span, CollectiveAlgorithm::ring);
     Link link = all_ranks(top_);
     link.adds = true;
-    use(link, {2, bytes_ * top_.share(), 0});
-    end();
+    use(link, {2, bytes_ / top_.inside, 0});
   }
 
- private:
   static Link links(const Span& span, double sharing) { return {span.level, sharing, false, span.width}; }
   static Link all_ranks(const Span& span) { return links(span, span.groups * span.inside); }
 
-  void begin(CollectiveAlgorithm algorithm, LevelUse levels, bool together) {
-    const auto first = static_cast<int>(tables_.uses.size());
-    tables_.options.push_back({algorithm, levels, together, first, first, 0});
-  }
-  void end() { tables_.options.back().end = static_cast<int>(tables_.uses.size()); }
-
-  void use(const Link& link, const CollectiveCost& cost) {
+  void use(const Link& link, const CollectiveCost& cost, Follows follows = Follows::after) {
     CollectiveOption& option = tables_.options.back();
     option.combined += cost.combined;
     const int number = tables_.number(link);
     const auto begin = tables_.uses.begin() + option.first;
     const auto found =
         std::find_if(begin, tables_.uses.end(), [&](const LinkUse& each) { return each.link == number; });
-    if (waits_ || found == tables_.uses.end()) return tables_.uses.push_back({number, cost.rounds, cost.bytes});
+    if (found == tables_.uses.end()) return tables_.uses.push_back({number, cost.rounds, cost.bytes, 0, follows});
     found->rounds += cost.rounds;
     found->bytes += cost.bytes;
   }
 
-  void add_hop(const Hop& hop) {
+  void add_hop(const Hop& hop, CollectiveAlgorithm algorithm) {
     using enum Hop::Kind;
     switch (hop.kind) {
       case folded:
-        // the rank that is alone in its unit is the last one
-        if (waits_ && spans_.front().ranks == 1) return use(all_ranks(spans_.front()), {});
-        [[fallthrough]];
       case pair: {
         const Span& span = reached(hop.distance);
         return use(all_ranks(span), hop.cost);
@@ -96,19 +86,18 @@ class OptionList {
         const Span& span = reached(hop.distance);
         return use(links(span, span.groups), hop.cost);
       }
-      case shift: return add_shift(hop);
+      case shift: return algorithm == CollectiveAlgorithm::ring ? add_ring(hop) : use(crossing(top_, hop), hop.cost);
       case direct: return add_direct(hop);
     }
   }
 
-  /// A shift passes the borders of all units. The ranks next to a border cross it. A ring is as slow as its slowest
-  /// level, other shifts cross the outermost one.
-  void add_shift(const Hop& hop) {
-    const auto crossing = [&](const Span& span) {
-      return links(span, span.groups * std::min(hop.distance, span.inside));
-    };
-    if (!tables_.options.back().together) return use(crossing(top_), hop.cost);
-    for (const Span& span : spans_) use(crossing(span), {hop.cost.rounds, hop.cost.bytes, 0});
+  /// A shift passes the borders of all units. The ranks next to a border cross it.
+  static Link crossing(const Span& span, const Hop& hop) {
+    return links(span, span.groups * std::min(hop.distance, span.inside));
+  }
+  /// A ring is as slow as its slowest level. Other shifts cross the outermost one.
+  void add_ring(const Hop& hop) {
+    for (const Span& span : spans_) use(crossing(span, hop), {hop.cost.rounds, hop.cost.bytes, 0}, Follows::at_once);
     tables_.options.back().combined += hop.cost.combined;
   }
 
@@ -130,7 +119,7 @@ class OptionList {
   /// Returns the cost of a verb between the units of a span, of the share that each rank of a unit has. Every rank has
   /// something for every other in an all_to_all, so shares do not shrink.
   CollectiveCost cost_in(const Span& span, Verb verb, CollectiveAlgorithm algorithm) const {
-    return collective_cost(verb, algorithm, span.units(), verb == Verb::all_to_all ? bytes_ : bytes_ * span.share());
+    return collective_cost(verb, algorithm, span.units(), verb == Verb::all_to_all ? bytes_ : bytes_ / span.inside);
   }
 
   /// Adds what a collective by levels does inside a unit, before and after the levels around it.
@@ -149,11 +138,11 @@ class OptionList {
   std::span<const Span> spans_;
   const Span& top_;
   double bytes_;
-  bool waits_;
   LinkTables& tables_;
 };
 
-/// Returns the algorithms that are worth running by levels: few rounds or few bytes.
+}  // namespace
+
 std::span<const CollectiveAlgorithm> algorithms_by_levels(Verb verb) {
   using enum CollectiveAlgorithm;
   static constexpr std::array all_reduce{ring, rabenseifner};
@@ -173,12 +162,6 @@ std::span<const CollectiveAlgorithm> algorithms_by_levels(Verb verb) {
   return {};
 }
 
-bool has_rings(Verb verb) {
-  return verb == Verb::all_reduce || verb == Verb::all_gather || verb == Verb::reduce_scatter;
-}
-
-}  // namespace
-
 int LinkTables::number(const Link& link) {
   const auto at = std::find(links.begin(), links.end(), link) - links.begin();
   if (at == std::ssize(links)) links.push_back(link);
@@ -197,15 +180,10 @@ std::string name(const CollectiveOption& option) {
   return algorithm;
 }
 
-void add_options(Verb verb, std::span<const Span> spans, double bytes, LinkTables& tables, bool waits) {
-  OptionList list(verb, spans, bytes, waits, tables);
-  for (const CollectiveAlgorithm algorithm : algorithms(verb)) list.add_flat(algorithm);
-  list.add_one_shot();
-  if (spans.size() > 1) {
-    if (has_rings(verb)) list.add_all_links();
-    for (const CollectiveAlgorithm algorithm : algorithms_by_levels(verb)) list.add_by_levels(algorithm);
-  }
-  if (verb == Verb::all_reduce) list.add_in_network();
+void add_options(Verb verb, std::span<const Span> spans, double bytes, LinkTables& tables) {
+  OptionList list(verb, spans, bytes, tables);
+  each_way(verb, spans.back().ranks, spans.back().level, spans.size() > 1,
+           [&](CollectiveAlgorithm algorithm, LevelUse levels) { list.add(algorithm, levels); });
 }
 
 }  // namespace partita

@@ -3,103 +3,20 @@
 #include "partita/strategies/cost/estimate.hpp"
 #include "strategies/cost/representatives.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 
 namespace partita {
 
 namespace {
 
-/// Counts the members of each unit of a level, and the units of the level below that hold members.
-class Units {
- public:
-  /// `ranks`: of a unit; 0 if one unit holds all.
-  Units(int ranks, const std::vector<int>& members, const Units* below) : ranks_(ranks) {
-    int last = -1;  // the last member's unit of the level below
-    for (const int member : members) {
-      Counts& counts = counts_[unit(member)];
-      ++counts.members;
-      const int at = below == nullptr ? member : below->unit(member);
-      if (at != last) ++counts.below;
-      last = at;
-    }
-  }
-  int members(int rank) const { return counts_.at(unit(rank)).members; }
-  int below(int rank) const { return counts_.at(unit(rank)).below; }
-  /// Ranks of the grid in the unit of a rank.
-  int of(const Grid& grid, int rank) const {
-    if (ranks_ == 0) return grid.size();
-    const int first = unit(rank) * ranks_;
-    return std::min(first + ranks_, grid.first_rank() + grid.size()) - std::max(first, grid.first_rank());
-  }
-
- private:
-  struct Counts {
-    int members = 0, below = 0;
-  };
-  int unit(int rank) const { return ranks_ == 0 ? 0 : rank / ranks_; }
-
-  int ranks_;
-  std::map<int, Counts> counts_;
-};
-
 /// Returns how many ranks a unit of the level holds.
 int unit_of(const Machine& machine, int level) { return static_cast<int>(machine.levels[level].ranks.value); }
 
-/// Returns the places in the innermost unit of a rank that members hold.
-std::vector<int> places_inside(const PairLinks& pairs, const std::vector<int>& members, int rank) {
-  std::vector<int> places;
-  for (const int member : members)
-    if (member / pairs.ranks() == rank / pairs.ranks()) places.push_back(member % pairs.ranks());
-  return places;
-}
-
 }  // namespace
-
-std::vector<std::vector<Span>> uneven_spans(const Machine& machine, const Grid& grid, const std::vector<int>& members) {
-  const int top = machine.level_of(members.front(), members.back());
-  std::vector<Units> levels;
-  levels.reserve(static_cast<std::size_t>(top) + 1);  // each refers to the one below
-  for (int level = 0; level <= top; ++level) {
-    const auto ranks = static_cast<int>(machine.levels[level].ranks.value);
-    levels.emplace_back(level == top ? 0 : ranks, members, level == 0 ? nullptr : &levels.back());
-  }
-  std::vector<int> most(static_cast<std::size_t>(top) + 1, 1);  // by level: members in a unit of the level below
-  for (int level = 1; level <= top; ++level)
-    for (const int member : members)
-      most[level] = std::max(most[level], levels[static_cast<std::size_t>(level) - 1].members(member));
-  std::set<std::vector<Span>> arrangements;
-  std::set<int> crossed;                      // levels at which some members lie in different units
-  std::map<std::pair<int, int>, int> widths;  // by level and unit
-  for (const int member : members) {
-    std::vector<Span> spans;
-    int inside = 1;
-    double groups = 1;
-    for (int level = 0; level <= top; ++level) {
-      const Units& units = levels[level];
-      const PairLinks& pairs = machine.levels[level].pairs;
-      int width = 1;
-      if (!pairs.empty()) {
-        const auto [known, fresh] = widths.try_emplace({level, member / pairs.ranks()});
-        if (fresh) known->second = pairs.width(places_inside(pairs, members, member));
-        width = known->second;
-      }
-      spans.push_back({level, units.members(member), inside, groups, units.below(member), width, most[level]});
-      if (units.below(member) > 1) crossed.insert(level);
-      inside = units.members(member);
-      groups = std::max(1.0, static_cast<double>(units.of(grid, member)) / inside);
-    }
-    arrangements.insert(std::move(spans));
-  }
-  std::set<std::vector<Span>> kept;
-  for (auto spans : arrangements) {
-    std::erase_if(spans, [&](const Span& span) { return !crossed.contains(span.level); });
-    kept.insert(std::move(spans));
-  }
-  return {kept.begin(), kept.end()};
-}
 
 /// Returns the world ranks of the collective that `rank` takes part in. `inside` counts those in the rank's unit of the
 /// level below `level`.
@@ -131,7 +48,7 @@ int CollectiveSpans::width(const PlannedTraffic& item, const Grid& grid, int ran
   const bool two = item.axes == 0 && plan_.second_replica && item.purpose == Purpose::replicas;
   const Group ends = two ? group(item, grid, rank, 0) : Group{};
   const std::vector<int> all = two ? std::vector{ends.first, ends.last} : members(item, grid, rank);
-  const auto [known, added] = widths_.try_emplace(places_inside(pairs, all, grid.first_rank() + rank), 0);
+  const auto [known, added] = widths_.try_emplace(pairs.places(all, grid.first_rank() + rank), 0);
   if (added) known->second = pairs.width(known->first);
   return known->second;
 }
@@ -146,7 +63,7 @@ const std::vector<Span>& CollectiveSpans::even(const PlannedTraffic& item, const
   double groups = 1;
   for (int level = 0; level <= top; ++level) {
     const int ranks = level == top ? whole.ranks : group(item, grid, rank, level + 1).inside;
-    if (ranks > inside) even_.push_back({level, ranks, inside, groups, 0, level == 0 ? width(item, grid, rank) : 1});
+    if (ranks > inside) even_.push_back({level, ranks, inside, groups, level == 0 ? width(item, grid, rank) : 1});
     if (level == top) break;
     const int unit = unit_of(machine_, level), first = world_rank / unit * unit;
     const int there = std::min(first + unit, grid.first_rank() + grid.size()) - std::max(first, grid.first_rank());
@@ -181,17 +98,14 @@ bool CollectiveSpans::is_uneven(const PlannedTraffic& item, const Grid& grid) {
   });
 }
 
-CollectiveSpans::Spans CollectiveSpans::of(const PlannedTraffic& item, const Grid& grid, int rank) {
-  if (!is_uneven(item, grid)) return {even(item, grid, rank), 1};
-  const int first = item.axes != 0 ? representative_rank(grid, rank, item.axes) : -1;
-  const auto [known, added] = uneven_.try_emplace({&grid, item.axes, first});
-  auto& [spans, kinds] = known->second;
-  if (added)
-    for (const auto& each : uneven_spans(machine_, grid, members(item, grid, rank))) {
-      spans.insert(spans.end(), each.begin(), each.end());
-      ++kinds;
-    }
-  return {spans, kinds};
+CountedCollectives& CollectiveSpans::counted(const PlannedTraffic& item, const Grid& grid) {
+  const bool all = item.axes == 0;
+  auto& known = counted_[{all ? nullptr : &grid, item.axes, item.verb}];
+  if (!known) {
+    const Grid whole = all ? Grid::parse(fmt::format("all={}", plan_.ranks())) : grid;
+    known = CountedCollectives::find(machine_, whole, all ? whole.all() : item.axes, item.verb);
+  }
+  return *known;
 }
 
 }  // namespace partita

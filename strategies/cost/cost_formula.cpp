@@ -178,28 +178,29 @@ class CostFormula::Parts {
     return {times, under_way.hidden()};
   }
 
-  /// Adds the times of transfers between stages; a gradient takes as long as its output. The part that overlaps with
-  /// computation delays neither stage. For half of the rest each stage is busy: one copies out, the other copies in.
+  /// Adds the times of transfers between stages. The part that overlaps with computation delays neither stage. For half
+  /// of the rest each stage is busy: one copies out, the other copies in.
   void add_transfers(const PlanTerms::Replica& replica, const MachineRates& rates, PricedReplica& priced,
                      std::vector<GroupTimes>& groups, std::vector<EdgeTimes>& edges) const {
     edges.assign(static_cast<std::size_t>(graph_.edges()), {});
     priced.transfers.assign(edges.size(), 0);
     priced.busy.assign(groups.size(), 0);
-    for (const auto& [from, to, gradient, ranks] : replica.transfers) {
-      const auto [seconds, overlap, latency, level] = rates.transfer(ranks);
-      const auto edge = static_cast<std::size_t>(graph_.edge(from, to));
-      priced.transfers[edge] += seconds;
-      const TransferTime overlapping{seconds * overlap, latency * overlap, level};
-      edges[edge].output.add(overlapping);
-      if (gradient) edges[edge].gradient.add(overlapping);
-      const double busy = seconds * (1 - overlap) / 2;
-      for (const int each : {from, to}) {
-        const auto group = static_cast<std::size_t>(each);
-        groups[group].forward += busy;
-        if (gradient) groups[group].backward_data += busy;
-        priced.busy[group] += gradient ? 2 * busy : busy;
+    for (const PlanTerms::Transfer& each : replica.transfers) {
+      const StageTransfer output = rates.transfer(each.output), gradient = rates.transfer(each.gradient);
+      const auto edge = static_cast<std::size_t>(graph_.edge(each.from, each.to));
+      priced.transfers[edge] += output.seconds;
+      edges[edge].output.add(overlapping(output));
+      if (!each.gradient.empty()) edges[edge].gradient.add(overlapping(gradient));
+      for (const int end : {each.from, each.to}) {
+        const auto group = static_cast<std::size_t>(end);
+        groups[group].forward += output.busy();
+        groups[group].backward_data += gradient.busy();
+        priced.busy[group] += output.busy() + gradient.busy();
       }
     }
+  }
+  static TransferTime overlapping(const StageTransfer& transfer) {
+    return {transfer.seconds * transfer.overlap, transfer.latency * transfer.overlap, transfer.level};
   }
 
   /// Returns what the layers of a replica cost, by the number of the layer.

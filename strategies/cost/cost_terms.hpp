@@ -46,11 +46,9 @@ struct Route {
 struct Movement {
   int route = 0;  ///< index into CostTerms::routes
   double messages = 0, bytes = 0;
-  /// The range of its options: the ways to run one call of a collective, or the whole exchange. If the ranks of a
-  /// collective lie in different ways, e.g. 9 ranks on nodes of 8, the range has all options of each, one after the
-  /// other. The ranks run the same option, which takes as long as for the slowest of them.
+  /// The range of its options: the ways to run one call of a collective; of an exchange what a rank sends and, if it
+  /// differs, what it receives at the same time.
   int first = 0, end = 0;
-  int kinds = 1;  ///< in how many ways they lie; of an exchange: 2 if what a rank sends and receives differs
 };
 
 /// What a layer computes while its messages travel. `recomputed_forward` is a part of the pass backward data.
@@ -127,6 +125,8 @@ struct StageTransfer {
   double overlap = 0;  ///< the share of `seconds` that can overlap with computation
   double latency = 0;  ///< the part of `seconds` for which the links are free
   int level = 0;       ///< the farthest that it crosses
+  /// Seconds for which it keeps each of the two stages from computing.
+  double busy() const { return seconds * (1 - overlap) / 2; }
 };
 
 }  // namespace partita

@@ -2,11 +2,11 @@
 //
 //     a kernel       = launch + max(operations / (peak * share of it that is reached), bytes / memory bandwidth)
 //     a message      = latency + bytes / (bandwidth * width * min(1, links / fan-out / ranks that share them))
-//                      of an exchange in a layer, where the ranks of a unit may send unequally much:
+//                      where the ranks of a unit may send unequally much:
 //                      latency + max(bytes / (bandwidth * width), bytes of the unit / (bandwidth * links / fan-out))
 //     an exchange    = the longest of its messages' times on each level, whose links are busy at the same time
 //     a collective   = its messages by the cheapest way to run it, one after the other, or the longest of those that
-//                      travel together + 3 memory accesses for each byte that it adds
+//                      travel together (Follows) + 3 memory accesses for each byte that it adds
 //     a layer's pass = computing + messages - what computing hides of them
 #include "strategies/cost/evaluate_terms.hpp"
 
@@ -66,77 +66,74 @@ MachineRates::MachineRates(const CostTerms& terms, const Machine& machine)
   }
 }
 
-double MachineRates::seconds(const CollectiveOption& option) const {
-  double sum = 0, slowest = 0;
-  for (const LinkUse& use : uses(option)) {
-    sum += seconds(use);
-    slowest = std::max(slowest, seconds(use));
-  }
-  return (option.together ? slowest : sum) + combining_seconds(option.combined);
+namespace {
+
+double& raise(double& time, double other) { return time = std::max(time, other); }
+Seconds& raise(Seconds& time, const Seconds& other) {
+  time.at_least(other);
+  return time;
 }
 
-const CollectiveOption& MachineRates::option(const Movement& movement, int number) const {
-  int slowest = 0;
-  for (int kind = 1; kind < movement.kinds; ++kind)
-    if (seconds(of_kind(movement, kind, number)) > seconds(of_kind(movement, slowest, number))) slowest = kind;
-  return of_kind(movement, slowest, number);
-}
-
-std::vector<LinkUse> MachineRates::waited_for(const Movement& movement, int number) const {
-  if (of_kind(movement, 0, number).levels == LevelUse::flat) {
-    const auto slowest = uses(option(movement, number));
-    return {slowest.begin(), slowest.end()};
+/// Uses of links, one after the other.
+struct Path {
+  double seconds = 0;
+  std::vector<LinkUse> uses{};
+  Path& operator+=(const Path& other) {
+    seconds += other.seconds;
+    uses.insert(uses.end(), other.uses.begin(), other.uses.end());
+    return *this;
   }
-  const auto first = uses(of_kind(movement, 0, number));
-  std::vector<LinkUse> slowest(first.begin(), first.end());
-  for (int kind = 1; kind < movement.kinds; ++kind) {
-    const auto other = uses(of_kind(movement, kind, number));
-    for (std::size_t round = 0; round < slowest.size(); ++round)
-      if (seconds(other[round]) > seconds(slowest[round])) slowest[round] = other[round];
-  }
-  return slowest;
-}
+};
+Path& raise(Path& path, const Path& other) { return other.seconds > path.seconds ? path = other : path; }
 
-double MachineRates::seconds(const Movement& movement, int number) const {
-  const CollectiveOption& first = of_kind(movement, 0, number);
-  if (movement.kinds == 1) return seconds(first);
-  if (first.levels == LevelUse::flat) return seconds(option(movement, number));
-  double sum = 0, slowest = 0, combined = 0;
-  for (const LinkUse& use : waited_for(movement, number)) {
-    sum += seconds(use);
-    slowest = std::max(slowest, seconds(use));
-  }
-  for (int kind = 0; kind < movement.kinds; ++kind)
-    combined = std::max(combined, of_kind(movement, kind, number).combined);
-  return (first.together ? slowest : sum) + combining_seconds(combined);
-}
+}  // namespace
 
-/// Levels that are busy at the same time keep the rank from computing as long as the one that does so longest, and so
-/// do ranks that lie in different ways.
-double MachineRates::overlap(const Movement& movement, int number) const {
-  const CollectiveOption& first = of_kind(movement, 0, number);
-  if (movement.kinds == 1 && first.end - first.first == 1) return rate(uses(first).front()).overlap;
-  const auto of = [&](std::span<const LinkUse> all) {
-    Seconds sum, slowest;
-    for (const LinkUse& use : all) {
-      const Seconds each = split(seconds(use), rate(use).overlap);
-      sum += each;
-      slowest.at_least(each);
+/// Adds up the times of(use) of a collective's uses of links, which follow each other as Follows says.
+template <class Time, class Of>
+Time MachineRates::in_turn(std::span<const LinkUse> uses, Of&& of) const {
+  Time all{}, slowest{}, rank{}, round{};  // slowest: of the ranks since all waited for each other
+  for (const LinkUse& use : uses) {
+    if (use.follows == Follows::at_once) {
+      raise(round, of(use));
+      continue;
     }
-    return first.together ? slowest : sum;
-  };
-  if (movement.kinds > 1 && first.levels != LevelUse::flat) return of(waited_for(movement, number)).overlap();
-  Seconds most;
-  for (int kind = 0; kind < movement.kinds; ++kind) most.at_least(of(uses(of_kind(movement, kind, number))));
-  return most.overlap();
+    rank += round;
+    if (use.follows != Follows::after) {
+      raise(slowest, rank);
+      rank = {};
+    }
+    if (use.follows == Follows::all_ranks) {
+      all += slowest;
+      slowest = {};
+    }
+    round = of(use);
+  }
+  rank += round;
+  return all += raise(slowest, rank);
+}
+
+double MachineRates::seconds(const CollectiveOption& option) const {
+  return in_turn<double>(uses(option), [&](const LinkUse& use) { return seconds(use); }) +
+         combining_seconds(option.combined);
+}
+
+std::vector<LinkUse> MachineRates::slowest_uses(const CollectiveOption& option) const {
+  return in_turn<Path>(uses(option), [&](const LinkUse& use) { return Path{seconds(use), {use}}; }).uses;
+}
+
+/// Levels that are busy at the same time keep the rank from computing as long as the one that does so longest.
+double MachineRates::overlap(const CollectiveOption& option) const {
+  const auto all = uses(option);
+  if (all.size() == 1) return rate(all.front()).overlap;
+  return in_turn<Seconds>(all, [&](const LinkUse& use) { return split(seconds(use), rate(use).overlap); }).overlap();
 }
 
 MachineRates::Choice MachineRates::cheapest(const Movement& movement) const {
-  Choice best{0, seconds(movement, 0)};  // the first one is flat
-  for (int number = 1; number < options(movement); ++number)
-    if (const double seconds = this->seconds(movement, number);
-        seconds < best.seconds && machine_.collectives.has(of_kind(movement, 0, number).levels))
-      best = {number, seconds};
+  const auto all = options(movement);
+  Choice best{&all.front(), seconds(all.front())};  // the first one is flat
+  for (const CollectiveOption& option : all.subspan(1))
+    if (const double seconds = this->seconds(option); seconds < best.seconds && machine_.collectives.has(option.levels))
+      best = {&option, seconds};
   return best;
 }
 
@@ -155,20 +152,20 @@ Seconds MachineRates::exchange_seconds(const CollectiveOption& messages) const {
 }
 
 const CollectiveOption& MachineRates::slower_direction(const Movement& exchange) const {
-  const CollectiveOption &first = of_kind(exchange, 0, 0), &last = of_kind(exchange, exchange.kinds - 1, 0);
-  return exchange_seconds(last).all > exchange_seconds(first).all ? last : first;
+  const auto all = options(exchange);
+  return exchange_seconds(all.back()).all > exchange_seconds(all.front()).all ? all.back() : all.front();
 }
 
 Seconds MachineRates::seconds(const Movement& movement) const {
   if (terms_.routes[movement.route].verb == Verb::exchange) {
     Seconds most;
-    for (int kind = 0; kind < movement.kinds; ++kind) most.at_least(exchange_seconds(of_kind(movement, kind, 0)));
+    for (const CollectiveOption& direction : options(movement)) most.at_least(exchange_seconds(direction));
     return most;
   }
   const Choice best = cheapest(movement);
   const Curve* const measured = this->measured(movement);
   const double once = measured != nullptr ? measured->seconds(movement.bytes / movement.messages) : best.seconds;
-  return split(movement.messages * once, overlap(movement, best.number));
+  return split(movement.messages * once, overlap(*best.option));
 }
 
 double MachineRates::share(const KernelTerm& kernel) const {
@@ -262,8 +259,7 @@ StageTransfer MachineRates::transfer(const std::vector<Movement>& ranks) const {
   int level = 0;
   for (const Movement& each : ranks) {
     level = std::max(level, terms_.routes[each.route].level);
-    for (int kind = 0; kind < each.kinds; ++kind) {
-      const CollectiveOption& messages = of_kind(each, kind, 0);
+    for (const CollectiveOption& messages : options(each)) {
       for (const LinkUse& use : uses(messages)) {
         const double seconds = exchange_seconds(use, messages.turns);
         exposed = std::max(exposed, seconds * (1 - rate(use).overlap));

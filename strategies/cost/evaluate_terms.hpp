@@ -52,29 +52,24 @@ class MachineRates {
   const CollectiveOption& slower_direction(const Movement& exchange) const;
   /// Returns the seconds of one call of a collective by one of its options.
   double seconds(const CollectiveOption& option) const;
-  /// Returns the share of the seconds of one of the options that can overlap with computation.
-  double overlap(const Movement& movement, int number) const;
   /// Returns the bytes per second that a rank reads or writes.
   double memory_bandwidth() const { return memory_; }
   /// Returns the seconds to add bytes to as many others.
   double combining_seconds(double bytes) const { return bytes * gamma_; }
   /// One of the options of a collective, and the seconds of one call.
   struct Choice {
-    int number = 0;
+    const CollectiveOption* option;
     double seconds = 0;
   };
   /// Returns the cheapest option of a collective.
   Choice cheapest(const Movement& movement) const;
-  /// Returns the number of ways to run a movement.
-  int options(const Movement& movement) const { return (movement.end - movement.first) / movement.kinds; }
-  /// Returns one of them, as the ranks run it that take longest.
-  const CollectiveOption& option(const Movement& movement, int number) const;
-  /// Returns the seconds of one call by one of them.
-  double seconds(const Movement& movement, int number) const;
-  /// Returns what the ranks send over each kind of links. If they lie in different ways, they wait for those that take
-  /// longest: by levels in each round, since units wait for each other; in a flat collective until the end, since each
-  /// rank waits for its own partners only.
-  std::vector<LinkUse> waited_for(const Movement& movement, int number) const;
+  /// Returns the ways to run a movement.
+  std::span<const CollectiveOption> options(const Movement& movement) const {
+    return std::span(terms_.options)
+        .subspan(static_cast<std::size_t>(movement.first), static_cast<std::size_t>(movement.end - movement.first));
+  }
+  /// Returns the uses of links that make up the time of one call: in each round the slowest, on the slowest rank.
+  std::vector<LinkUse> slowest_uses(const CollectiveOption& option) const;
   /// Returns the share of the machine's peak that a kernel reaches.
   double share(const KernelTerm& kernel) const;
   /// Returns the seconds of one kernel, which moves `bytes` through memory, at the machine's rates.
@@ -112,12 +107,14 @@ class MachineRates {
 
  private:
   Seconds exchange_seconds(const CollectiveOption& messages) const;
-  double seconds(const LinkUse& use) const { return use.rounds * rate(use).latency + use.bytes * rate(use).per_byte; }
-  /// As one of the kinds of ranks runs it.
-  const CollectiveOption& of_kind(const Movement& movement, int kind, int number) const {
-    const int first = kind == 0 ? movement.first : movement.first + kind * options(movement);
-    return terms_.options[first + number];
+  /// Returns the share of the seconds of an option that can overlap with computation.
+  double overlap(const CollectiveOption& option) const;
+  double seconds(const LinkUse& use) const {
+    const LinkRate& link = rate(use);
+    return use.rounds * link.latency + std::max(use.bytes * link.per_byte, use.of_unit * link.per_byte_of_unit);
   }
+  template <class Time, class Of>
+  Time in_turn(std::span<const LinkUse> uses, Of&& of) const;
 
   const CostTerms& terms_;
   const Machine& machine_;

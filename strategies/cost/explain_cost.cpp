@@ -93,22 +93,23 @@ std::string exchange_formula(const Priced& priced, const Movement& movement) {
 }
 
 /// One of the options of a collective.
-std::string formula(const Priced& priced, const Movement& movement, int number) {
-  const std::string text = sum_of(priced, priced.rates.waited_for(movement, number), "round", 1);
-  return priced.rates.option(movement, number).together ? fmt::format("the slowest of {}", text) : text;
+std::string formula(const Priced& priced, const CollectiveOption& option) {
+  const auto uses = priced.rates.uses(option);
+  const auto at_once = [](const LinkUse& use) { return use.follows == Follows::at_once; };
+  if (uses.size() > 1 && std::all_of(uses.begin() + 1, uses.end(), at_once))
+    return "the slowest of " + sum_of(priced, uses, "round", 1);
+  return sum_of(priced, priced.rates.slowest_uses(option), "round", 1);
 }
 
 /// e.g. "ring 27.98 ms, rabenseifner by levels 4.6 ms", the cheapest first.
 std::string alternatives(const Priced& priced, const Movement& movement) {
   std::vector<std::pair<double, std::string>> all;
-  const int best = priced.rates.cheapest(movement).number;
+  const CollectiveOption* const best = priced.rates.cheapest(movement).option;
   constexpr double never = 1e6;  // seconds: switches that cannot add
-  for (int number = 0; number < priced.rates.options(movement); ++number) {
-    const CollectiveOption& option = priced.rates.option(movement, number);
-    if (const double seconds = priced.rates.seconds(movement, number);
-        number != best && seconds < never && priced.machine.collectives.has(option.levels))
+  for (const CollectiveOption& option : priced.rates.options(movement))
+    if (const double seconds = priced.rates.seconds(option);
+        &option != best && seconds < never && priced.machine.collectives.has(option.levels))
       all.emplace_back(seconds, name(option));
-  }
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string text;
   for (const auto& [seconds, option] : all)
@@ -123,10 +124,9 @@ std::string formula(const Priced& priced, const PlannedTraffic& item, const Move
     return fmt::format("{} x the {} of {} bytes among {} ranks of level \"{}\" ({})", item.traffic.messages,
                        partita::name(item.verb), movement.bytes / movement.messages, route.ranks,
                        priced.machine.levels[route.level].name, measured->source);
-  const int number = priced.rates.cheapest(movement).number;
-  const CollectiveOption& option = priced.rates.option(movement, number);
+  const CollectiveOption& option = *priced.rates.cheapest(movement).option;
   return fmt::format("{} {} by {} over {} ranks: {}{}; otherwise {}", item.traffic.messages, partita::name(item.verb),
-                     name(option), route.ranks, formula(priced, movement, number),
+                     name(option), route.ranks, formula(priced, option),
                      option.combined > 0 ? fmt::format(" + {:.0f} bytes added", option.combined) : "",
                      alternatives(priced, movement));
 }
@@ -266,13 +266,13 @@ class Explanation {
     }
   }
 
-  /// Returns a transfer between stages as its slowest rank sees it, on either stage. A gradient takes as long as its
-  /// output.
+  /// Returns a transfer between stages as its slowest rank sees it, on either stage.
   Movement transfer(const PlannedTraffic& item, int rank) {
+    using enum StepOp::Kind;
     if (on_) return builder_.transfer_on(item, grid_, rank);
-    StepOp output = item.op;
-    output.kind = StepOp::Kind::send_output;
-    const auto all = builder_.transfer(output, 0);
+    StepOp sent = item.op;
+    sent.kind = sent.kind == send_output || sent.kind == receive_input ? send_output : send_gradient;
+    const auto all = builder_.transfer(sent, 0);
     const MachineRates rates = this->rates();
     return *std::max_element(all.begin(), all.end(), [&](const Movement& a, const Movement& b) {
       return rates.seconds(a).all < rates.seconds(b).all;

@@ -33,17 +33,9 @@ struct Span {
   int ranks = 1;      ///< ranks of the collective in one unit of this level
   int inside = 1;     ///< ranks of the collective in one unit of the level below
   double groups = 1;  ///< collectives of the same kind that share a unit of the level below, and run at the same time
-  int below = 0;      ///< units(), if they hold different numbers of ranks; 0 if all hold `inside`
   int width = 1;      ///< Link::width between the ranks of the collective in the unit
-  int most = 0;       ///< the most of its ranks in a unit of the level below, if these hold different numbers of them
   /// Units of the level below that hold ranks of the collective.
-  int units() const { return below > 0 ? below : (ranks + inside - 1) / inside; }
-  /// The share of the bytes that a rank sends to other units. Each unit has as many shares as the largest has ranks; a
-  /// rank of a smaller unit has several of them.
-  double share() const {
-    const int shares = std::max(most, inside);
-    return static_cast<double>((shares + inside - 1) / inside) / shares;
-  }
+  int units() const { return (ranks + inside - 1) / inside; }
   auto operator<=>(const Span&) const = default;
 };
 

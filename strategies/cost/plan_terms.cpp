@@ -91,14 +91,14 @@ class Grouping {
     return replica;
   }
 
-  /// Adds the transfers of a layer's output to other stages, and notes whether its gradient comes back.
+  /// Adds the transfers of a layer's output to other stages, and of its gradient back.
   void add_transfers(const LayerPlan& layer, int index, int replica, std::vector<Transfer>& transfers) {
     using enum StepOp::Kind;
     for (const auto& boundary : layer.sends_to_stages)
       each_transfer_op(layer, index, send_output, boundary.group, [&](const StepOp& op) {
-        Transfer transfer{layer.group, boundary.group, false, builder_.transfer(op, replica)};
-        const auto comes_back = [&](const StepOp&) { transfer.gradient = true; };
-        if (plan_.workload.training) each_transfer_op(layer, index, send_gradient, boundary.group, comes_back);
+        Transfer transfer{layer.group, boundary.group, builder_.transfer(op, replica), {}};
+        const auto come_back = [&](const StepOp& sent) { transfer.gradient = builder_.transfer(sent, replica); };
+        if (plan_.workload.training) each_transfer_op(layer, index, send_gradient, boundary.group, come_back);
         transfers.push_back(std::move(transfer));
       });
   }

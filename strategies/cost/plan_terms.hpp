@@ -31,9 +31,9 @@ struct PlanTerms {
     UpdateTerms update;
   };
   struct Transfer {
-    int from = 0, to = 0;         ///< groups
-    bool gradient = false;        ///< the output's gradient comes back
-    std::vector<Movement> ranks;  ///< as CostTermBuilder::transfer() returns it
+    int from = 0, to = 0;  ///< groups
+    /// Of the output, and of its gradient if that comes back, as CostTermBuilder::transfer() returns them.
+    std::vector<Movement> output, gradient;
   };
   /// All layers on the stages of one replica.
   struct Replica {

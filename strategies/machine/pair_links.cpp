@@ -33,6 +33,13 @@ PairLinks::PairLinks(std::vector<std::vector<int>> links, std::string source)
   }
 }
 
+std::vector<int> PairLinks::places(std::span<const int> world_ranks, int rank) const {
+  std::vector<int> places;
+  for (const int other : world_ranks)
+    if (other / ranks() == rank / ranks()) places.push_back(other % ranks());
+  return places;
+}
+
 int PairLinks::width(std::span<const int> ranks) const {
   if (ranks.size() < 2) return 1;
   using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS, boost::no_property,

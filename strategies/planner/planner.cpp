@@ -2,12 +2,16 @@
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/planner/stage_partition.hpp"
 #include "strategies/planner/grid_search.hpp"
 #include "strategies/planner/layout_alternatives.hpp"
 #include "strategies/planner/short_rules.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 namespace partita {
@@ -17,6 +21,8 @@ namespace {
 /// So many strategies are looked for at least. The estimates of some kinds are too low and of others too high, so a
 /// search for one strategy would often end with the best of the wrong kind.
 constexpr int least_searched = 3;
+/// The ranks that divide channels in all layers alike.
+constexpr int most_ranks_of_channels = 16;
 /// A change of layouts must save this share of the step.
 constexpr double least_saving_of_plan = 1e-3;
 
@@ -55,8 +61,36 @@ void add_products(Planned& planned, const SearchContext& context, Index limit) {
   planned.choices.insert(planned.choices.end(), choices.begin(), choices.end());
 }
 
-/// Improves the layouts of groups as long as that helps and there is time, and chooses who updates the weights and how
-/// products run. The result has short rules. Returns false if the time was up.
+/// Returns the grid with its axes in other orders. Their order decides which ranks share a unit of the machine.
+std::vector<Grid> other_orders(const Grid& grid) {
+  std::vector<int> order(static_cast<std::size_t>(grid.axes()));
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<Grid> all;
+  while (std::next_permutation(order.begin(), order.end())) {
+    std::string text;
+    for (const int axis : order) text += fmt::format(" {}={}", grid.name(axis), grid.extent(axis));
+    all.push_back(Grid::parse(text));
+  }
+  return all;
+}
+
+/// Brings the axes of the grid into the fastest order that fits.
+void choose_order(Planned& planned, const SearchContext& context, Index limit) {
+  constexpr int most_axes = 3;
+  if (planned.strategy.grid().axes() > most_axes) return;
+  for (const Grid& grid : other_orders(planned.strategy.grid())) {
+    const Strategy other = planned.strategy.on(grid);
+    const Plan plan = context.bind(other);
+    const double most = planned.cost.seconds * (1 - least_saving_of_plan);
+    if (context.pricer->step_at_least(plan).seconds >= most) continue;
+    Cost cost = context.pricer->cost(plan);
+    if (cost.seconds < most && cost.memory.total <= limit)
+      planned = {other, std::move(cost), std::move(planned.choices)};
+  }
+}
+
+/// Improves the layouts of groups as long as that helps and there is time, and chooses who updates the weights, how
+/// products run and in which order the axes are. The result has short rules. Returns false if the time was up.
 bool improve(Planned& planned, const SearchContext& context, Index limit) {
   constexpr int most_rounds = 8;
   planned.strategy = with_short_rules(context.model, planned.strategy);
@@ -69,6 +103,7 @@ bool improve(Planned& planned, const SearchContext& context, Index limit) {
     planned = std::move(*next);
   }
   add_products(planned, context, limit);
+  choose_order(planned, context, limit);
   choose_update(planned, context, limit);  // again: products may leave other weights to update
   return true;
 }
@@ -85,6 +120,37 @@ std::vector<Planned> plain_pipeline(const SearchContext& context, PlannerOptions
   } catch (const Error&) {  // none runs, or none fits
     return {};
   }
+}
+
+/// Returns strategies that divide samples and channels of all layers alike, on the stages and with the schedule of one
+/// that was found. The search estimates products as bind() chooses them; those that are chosen for the machine may take
+/// half of that, so that it would pass these by. A model with convolutions has too many ways to run, and few such
+/// products.
+std::vector<Planned> with_channels(const Planned& found, const SearchContext& context, const PlannerOptions& options) {
+  const auto& layers = context.model.layers();
+  const bool convolves = std::any_of(layers.begin(), layers.end(),
+                                     [](const auto& layer) { return layer.op->kernel_kind() == KernelKind::conv; });
+  if (convolves) return {};
+  const int ranks = found.strategy.grid().size(), stages = static_cast<int>(found.strategy.grids().size());
+  std::vector<Planned> all;
+  const auto add = [&](const std::string& grid, const char* output) {
+    Strategy strategy(grid);
+    strategy.layer("*", {.output = output}).optimizer_state(found.strategy.optimizer_state());
+    if (stages > 1) strategy.stages(stages).schedule(found.strategy.schedule(), found.strategy.microbatches());
+    try {
+      Strategy placed = place_stages(context.model, strategy, context.workload, context.machine, context.times);
+      Cost cost = context.pricer->cost(context.bind(placed));
+      all.push_back({std::move(placed), std::move(cost)});
+    } catch (const Error&) {  // a layer refuses it
+    }
+  };
+  for (int split = 2; split <= std::min({ranks, options.most_split, most_ranks_of_channels}); ++split) {
+    if (split == ranks) add(fmt::format("c={}", split), "C@c");
+    if (split == ranks || ranks % split != 0) continue;
+    add(fmt::format("data={} c={}", ranks / split, split), "N@data C@c");
+    add(fmt::format("c={} data={}", split, ranks / split), "N@data C@c");
+  }
+  return all;
 }
 
 /// Returns the number of strategies that take at most `of_interest` times as long as the fastest.
@@ -153,8 +219,13 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
     if (std::none_of(found.begin(), found.end(), [&](const Planned& each) { return alike(each, displaced); }))
       found.push_back(std::move(displaced));
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; });
+  const auto faster = [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; };
+  if (options.ranks > 1 && !context.time_is_up())
+    for (Planned& each : with_channels(*std::min_element(found.begin(), found.end(), faster), context, options)) {
+      improve_one(each);
+      if (each.cost.memory.total <= memory_limit(options, machine)) found.push_back(std::move(each));
+    }
+  std::stable_sort(found.begin(), found.end(), faster);
   found.erase(std::unique(found.begin(), found.end(), alike), found.end());
   std::vector<Planned> best = fastest_of_kinds(model, std::move(found), options.best);
   unfinished.not_improved = std::min(unfinished.not_improved, static_cast<int>(best.size()));

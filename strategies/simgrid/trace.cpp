@@ -2,10 +2,10 @@
 
 #include "partita/base/error.hpp"
 #include "strategies/cost/build_terms.hpp"
+#include "strategies/cost/collective_rounds.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
 #include "strategies/plan/layer_ops.hpp"
 #include "strategies/plan/op_traffic.hpp"
-#include "strategies/simgrid/collective_rounds.hpp"
 
 #include <fmt/format.h>
 
@@ -186,12 +186,13 @@ class RankTrace {
     const MachineRates rates(builder_.terms(), machine_);
     const auto me = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
     const auto bytes = static_cast<double>(item.traffic.bytes) / static_cast<double>(item.traffic.messages);
+    const CollectiveOption& option = *rates.cheapest(movement).option;
     for (Index call = 0; call < item.traffic.messages; ++call)
-      for (const auto& round : collective_rounds(item.verb, rates.option(movement, rates.cheapest(movement).number),
-                                                 machine_, ranks, me, bytes)) {
-        run_round(round);
-        compute(rates.combining_seconds(round.combined));
-      }
+      for (const auto& round : CollectiveRounds(item.verb, option, machine_, ranks, bytes).of(me))
+        for (double time = 0; time < round.times; ++time) {
+          run_round(round);
+          compute(rates.combining_seconds(round.combined));
+        }
   }
 
   /// Returns the ranks of the world that take part in a collective.

@@ -14,12 +14,14 @@ partita = Program(sys.argv[1], timeout=300)
 LONG = "PARTITA_LONG" in os.environ
 H100 = read(MACHINES / "dgx-h100.toml")
 ABCI = read(MACHINES / "abci.toml")
+LASSEN = read(MACHINES / "lassen.toml")
 ONE_LINK = re.sub(r"(?m)^links .*", 'links = { links = 1, from = "test" }', H100)
 HALF_BUSY = re.sub(r"(?m)^fan-out .*", 'fan-out = { ratio = 2, from = "test" }', H100)
 assert ONE_LINK != H100 != HALF_BUSY
 
 VGG = ["--model", "vgg16", "--batch", "1024"]
 RESNET = ["--model", "resnet50", "--size", "224", "--classes", "1000", "--batch", "256"]
+LENET = ["--model", "lenet5", "--batch", "64"]
 MLP = "--model mlp --channels 4096 --size 1 --classes 4096 --widths 4096 4096 4096 --batch 2048".split()
 PIPELINE = """grid = "data=2"
 stages = 8
@@ -49,6 +51,9 @@ CASES = [
     ("a sum over one link of a node", ONE_LINK, VGG + on("data=64", "*: N@data"), False),
     ("half of the links busy", HALF_BUSY, VGG + on("data=64", "*: N@data"), False),
     ("nodes that are not full", H100, VGG + on("data=20", "*: N@data"), False),
+    ("sums that cross nodes in different places", LASSEN, VGG + on("data=3 c=3", "*: N@data C@c"), False),
+    ("small sums on nodes that are not full", ABCI, LENET + on("data=6", "*: N@data"), False),
+    ("a rank alone on its node", H100, MLP + on("data=17", "*: N@data"), False),
     ("rings over all links", ABCI, VGG + on("data=64", "*: N@data"), False),
     ("rings over racks", ABCI, VGG + on("data=256", "*: N@data"), True),
     ("eight sums at once between nodes", H100, VGG + on("data=8 c=8", "*: N@data C@c"), False),
@@ -69,6 +74,8 @@ CASES = [
     ("stages, zb-h1", H100, RESNET + ["--strategy", "zb-h1"], False),
     ("stages, chimera", H100, RESNET + ["--strategy", "chimera"], False),
 ]
+
+
 def simulate(machine, arguments, status=0, variables=None):
     """Returns the results in JSON, and the text."""
     words = [*arguments]

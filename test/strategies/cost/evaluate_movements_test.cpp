@@ -72,17 +72,54 @@ TEST(MachineRates, LinksOfSeveralLevelsAreUsedInTurnOrTogether) {
   const Machine machine = two_levels();
   CostTerms terms;
   terms.links = {{node, 1}, {network, 1}};
-  terms.uses = {{0, 2, 5000}, {1, 1, 300}};
+  terms.uses = {{0, 2, 5000}, {1, 1, 300}, {0, 2, 5000}, {1, 1, 300, 0, Follows::at_once}};
   terms.routes = {{Verb::exchange, network, 2, 1}, {Verb::all_gather, network, 8, 4}};
-  CollectiveOption option;
-  option.end = 2;
-  terms.options = {option, option};
-  terms.options[1].together = true;
+  CollectiveOption in_turn, at_once;
+  in_turn.end = at_once.first = 2;
+  at_once.end = 4;
+  terms.options = {in_turn, at_once};
   const MachineRates rates(terms, machine);
   expect_seconds(rates.seconds(Movement{0, 3, 5300, 0, 1}).all, 10 * us + 3 * us,
                  "messages are under way together, and both levels at once");
   expect_seconds(rates.seconds(Movement{1, 1, 5300, 0, 1}).all, 20 * us, "one after the other");
   expect_seconds(rates.seconds(Movement{1, 1, 5300, 1, 2}).all, 13 * us, "the slowest");
+}
+
+// A rank waits 2 us and then 11 us, or 12 us at once with 5 us; another one meanwhile 20 us. Then all wait for each
+// other before the last 11 us.
+TEST(MachineRates, OfRanksThatDoDifferentThingsTheSlowestCounts) {
+  const Machine machine = two_levels();
+  CostTerms terms;
+  terms.links = {{node, 1}, {network, 1}};
+  using enum Follows;
+  const LinkUse near{0, 1, 1000}, far{1, 1, 100};
+  const auto then = [](LinkUse use, Follows follows) { return use.follows = follows, use; };
+  terms.uses = {near, far, then({0, 2, 10000}, at_once), then({1, 1, 1000}, other_rank), then(far, all_ranks)};
+  CollectiveOption option;
+  const auto seconds = [&](int end) {
+    option.end = end;
+    return MachineRates(terms, machine).seconds(option);
+  };
+  expect_seconds(seconds(2), 2 * us + 11 * us, "one after the other");
+  expect_seconds(seconds(3), 2 * us + 12 * us, "the slower one of two at once");
+  expect_seconds(seconds(4), 20 * us, "another rank");
+  expect_seconds(seconds(5), 31 * us, "all wait");
+  const auto slowest = MachineRates(terms, machine).slowest_uses(option);
+  EXPECT_EQ(slowest, (std::vector<LinkUse>{terms.uses[3], terms.uses[4]}));
+}
+
+// The ranks of a unit send 4000 bytes over two links of 0.1 GB/s, each of them no more than 1000.
+TEST(MachineRates, RanksOfAUnitMaySendUnequallyMuch) {
+  const Machine machine = two_levels(2);
+  CostTerms terms;
+  terms.links = {{network, 1}};
+  terms.uses = {{0, 1, 1000, 4000}, {0, 1, 3000, 4000}};
+  CollectiveOption option;
+  option.end = 1;
+  expect_seconds(MachineRates(terms, machine).seconds(option), 30 * us, "they wait for the unit's links");
+  option.first = 1;
+  option.end = 2;
+  expect_seconds(MachineRates(terms, machine).seconds(option), 40 * us, "a rank waits for its own");
 }
 
 // Switches that add at 0.05 GB/s: less than a link of 0.1 GB/s brings.
@@ -91,7 +128,7 @@ TEST(MachineRates, OnlySwitchesThatCanAddDoSo) {
   CostTerms terms;
   terms.links = {{network, 4, true}};
   terms.uses = {{0, 2, 1000}};
-  terms.options.push_back({CollectiveAlgorithm::ring, LevelUse::in_network, false, 0, 1, 0});
+  terms.options.push_back({CollectiveAlgorithm::ring, LevelUse::in_network, 0, 1, 0});
   EXPECT_GT(MachineRates(terms, machine).seconds(terms.options[0]), 1e90) << "they cannot";
   machine.levels[network].reduction = {5e7, ""};
   expect_seconds(MachineRates(terms, machine).seconds(terms.options[0]), 40 * us);
@@ -125,7 +162,7 @@ TEST(MachineRates, ACollectiveTakesItsCheapestAlgorithm) {
     Movement thrice = once;
     thrice.messages = 3;
     const MachineRates rates(terms, machine);
-    EXPECT_EQ(rates.option(once, rates.cheapest(once).number).algorithm, algorithm) << n << " bytes";
+    EXPECT_EQ(rates.cheapest(once).option->algorithm, algorithm) << n << " bytes";
     expect_seconds(rates.seconds(once).all, seconds, fmt::format("{} bytes", n));
     expect_seconds(rates.seconds(thrice).all, 3 * seconds, "three calls");
   }
@@ -138,7 +175,7 @@ TEST(MachineRates, OfAlgorithmsThatCostTheSameTheFirstIsTaken) {
       collective(terms, {Verb::all_to_all, node, 2, 1}, 1, 10,
                  {{CollectiveAlgorithm::pairwise, {1, 10, 0}}, {CollectiveAlgorithm::bruck, {1, 10, 0}}});
   const MachineRates rates(terms, machine);
-  EXPECT_EQ(rates.option(movement, rates.cheapest(movement).number).algorithm, CollectiveAlgorithm::pairwise);
+  EXPECT_EQ(rates.cheapest(movement).option->algorithm, CollectiveAlgorithm::pairwise);
 }
 
 // A slower link favors few bytes: 10 us and 10 ns a byte, shared by four ranks on one link.

@@ -42,7 +42,7 @@ inline Movement collective(CostTerms& terms, const Route& route, double sharing,
   for (const auto& [algorithm, cost] : ways) {
     const auto use = static_cast<int>(terms.uses.size());
     terms.uses.push_back({terms.number({route.level, sharing}), cost.rounds, cost.bytes});
-    terms.options.push_back({algorithm, LevelUse::flat, false, use, use + 1, cost.combined});
+    terms.options.push_back({algorithm, LevelUse::flat, use, use + 1, cost.combined});
   }
   terms.routes.push_back(route);
   return {static_cast<int>(terms.routes.size()) - 1, 1, bytes, first, static_cast<int>(terms.options.size())};

@@ -34,11 +34,6 @@ struct PlainLevel {
   double groups, alpha, beta, busy_links, overlap;
   /// Seconds of the switches to add a byte that a link brings, or a negative number if they cannot.
   double added = -1;
-  /// The most of its ranks in any unit of the level below: so many shares has a vector between units, and a rank of a
-  /// smaller unit has several of them.
-  int most = 1;
-
-  double share() const { return std::ceil(static_cast<double>(most) / inside) / most; }
 
   PlainTime time(double rounds, double bytes, double senders) const {
     const double seconds = rounds * alpha + bytes * beta * std::max(1., senders / busy_links);
@@ -49,43 +44,11 @@ struct PlainLevel {
   PlainTime by_one(double rounds, double bytes) const { return time(rounds, bytes, groups); }
 };
 
-/// The times of the rounds of a way, one after the other.
-struct PlainWay {
-  std::vector<PlainTime> stages;
-  bool flat = false;  ///< each rank waits for its own partners only, so that the slowest rank's rounds count
-
-  PlainWay() = default;
-  PlainWay(PlainTime time) : stages{time} {}
-  PlainWay operator+(const PlainWay& other) const {
-    PlainWay both = *this;
-    both.stages.insert(both.stages.end(), other.stages.begin(), other.stages.end());
-    return both;
-  }
-  PlainTime total() const {
-    PlainTime sum;
-    for (const PlainTime& stage : stages) sum = sum + stage;
-    return sum;
-  }
-  /// Ranks that lie in another way take `other`. By levels, all wait in each round for the slowest.
-  void wait_for(const PlainWay& other) {
-    if (flat) {
-      if (total() < other.total()) stages = other.stages;
-      return;
-    }
-    const double adds = std::max(total().adds, other.total().adds);
-    for (std::size_t i = 0; i < stages.size(); ++i) {
-      if (other.stages[i].messages > stages[i].messages) stages[i] = other.stages[i];
-      stages[i].adds = 0;
-    }
-    stages[0].adds = adds;
-  }
-};
-
 /// Seconds of a collective among p ranks on n bytes of the full vector, by the cheapest way: a message of b bytes takes
 /// alpha + b beta, b bytes are added in b gamma. Forms of Thakur, Rabenseifner and Gropp 2005, section 3; Bruck et al.
 /// 1997. Where p is no power of two, recursive algorithms first pair the ranks beyond it with others, so that a power
 /// of two is left (the same paper), and tell them the result at the end. Each message is priced by the level that it
-/// crosses on the path of the first rank, and by who else sends.
+/// crosses on the path of the first rank, and by who else sends. Each unit of a level holds equally many of the ranks.
 struct PlainCollective {
   int p;
   double n, gamma;
@@ -93,24 +56,19 @@ struct PlainCollective {
   bool innermost;                  ///< the last of them is the innermost of the machine
 
   /// The times of all ways, in the same order for all ranks.
-  std::vector<PlainWay> times(Verb verb) const {
+  std::vector<PlainTime> times(Verb verb) const {
     switch (verb) {
-      case Verb::all_reduce:
-        return all({flat(all_reduce_flat()), {one_shot()}, all_reduce_by_levels(), {in_network()}});
-      case Verb::all_gather: return all({flat(all_gather_flat()), gather_by_levels()});
-      case Verb::reduce_scatter: return all({flat(reduce_scatter_flat()), scatter_by_levels()});
+      case Verb::all_reduce: return all({all_reduce_flat(), {one_shot()}, all_reduce_by_levels(), {in_network()}});
+      case Verb::all_gather: return all({all_gather_flat(), gather_by_levels()});
+      case Verb::reduce_scatter: return all({reduce_scatter_flat(), scatter_by_levels()});
       default: ADD_FAILURE() << "no layer runs " << name(verb); return {};
     }
   }
 
  private:
-  using Times = std::vector<PlainWay>;
+  using Times = std::vector<PlainTime>;
   static constexpr PlainTime never{1e30, 1e30, 0};
 
-  static Times flat(Times ways) {
-    for (PlainWay& way : ways) way.flat = true;
-    return ways;
-  }
   static Times all(std::initializer_list<Times> lists) {
     Times joined;
     for (const Times& list : lists) joined.insert(joined.end(), list.begin(), list.end());
@@ -144,51 +102,45 @@ struct PlainCollective {
   int first_rank(int place) const { return place + std::min(place, rest()); }
   /// All of n but one of `blocks` equal blocks.
   double part(int blocks) const { return n * (blocks - 1) / blocks; }
-  /// Folding a sum: a vector there, which is added, and the result back. A rank that is alone in its unit comes last,
-  /// and has nobody to fold with.
-  PlainWay fold(double there, double back) const {
-    if (rest() == 0) return {};
-    return levels.front().ranks == 1 ? PlainTime() : pair(1, there) + pair(1, back);
-  }
-  PlainWay fold_sum(double there, double back) const {
-    PlainWay way = fold(there, back);
-    if (rest() > 0 && levels.front().ranks > 1) way.stages[0].adds = there * gamma;
-    return way;
+  /// Folding a sum: a vector there, which is added, and the result back.
+  PlainTime fold(double there, double back) const { return rest() == 0 ? PlainTime() : pair(1, there) + pair(1, back); }
+  PlainTime fold_sum(double there, double back) const {
+    return rest() == 0 ? PlainTime() : fold(there, back) + adding(there);
   }
   /// Blocks of the places 0 to d-1.
   double blocks(int d) const { return first_rank(d); }
 
   template <class Of>
-  PlainWay doubling(int end, Of&& of) const {
-    PlainWay all;
+  PlainTime doubling(int end, Of&& of) const {
+    PlainTime all;
     for (int d = 1; d < end; d *= 2) all = all + of(d);
     return all;
   }
 
   Times all_reduce_flat() const {
-    const PlainWay recursive =
+    const PlainTime recursive =
         fold_sum(n, n) + doubling(core(), [&](int d) { return pair(first_rank(d), n) + adding(n); });
-    const PlainWay rabenseifner = doubling(core(),
-                                           [&](int d) {
-                                             const double half = n * d / core();
-                                             return pair(first_rank(d), half) * 2 + adding(half);
-                                           }) +
-                                  fold_sum(n, n);
-    const PlainWay tree = doubling(p, [&](int d) { return at(d).by_one(1, n) * 2 + adding(n); });
+    const PlainTime rabenseifner = doubling(core(),
+                                            [&](int d) {
+                                              const double half = n * d / core();
+                                              return pair(first_rank(d), half) * 2 + adding(half);
+                                            }) +
+                                   fold_sum(n, n);
+    const PlainTime tree = doubling(p, [&](int d) { return at(d).by_one(1, n) * 2 + adding(n); });
     return {recursive, rabenseifner, tree, ring(2 * (p - 1), 2 * part(p)) + adding(part(p))};
   }
 
   Times all_gather_flat() const {
-    const PlainWay recursive = doubling(core(), [&](int d) { return pair(first_rank(d), blocks(d) * n / p); });
-    const PlainWay bruck = doubling(
+    const PlainTime recursive = doubling(core(), [&](int d) { return pair(first_rank(d), blocks(d) * n / p); });
+    const PlainTime bruck = doubling(
         p, [&](int d) { return top().time(1, std::min(d, p - d) * n / p, top().groups * std::min(d, top().inside)); });
     return {recursive + fold(n / p, n), bruck, ring(p - 1, part(p))};
   }
 
   Times reduce_scatter_flat() const {
-    const PlainWay recursive =
+    const PlainTime recursive =
         doubling(core(), [&](int d) { return pair(first_rank(d), blocks(d) * n / p) + adding(blocks(d) * n / p); });
-    PlainWay pairwise = adding(part(p));  // the peers of each level one after the other
+    PlainTime pairwise = adding(part(p));  // the peers of each level one after the other
     for (const PlainLevel& level : levels) {
       const int peers = level.ranks - level.inside;
       pairwise = pairwise + level.by_all(peers, peers * n / p);
@@ -204,36 +156,33 @@ struct PlainCollective {
   PlainCollective of_units(const PlainLevel& level) const {
     PlainLevel flat{level.units, 1,          level.units,      level.groups * level.inside,
                     level.alpha, level.beta, level.busy_links, level.overlap};
-    return {level.units, n * level.share(), gamma, {flat}, false};
+    return {level.units, n / level.inside, gamma, {flat}, false};
   }
   PlainTime ring_scatter() const { return top().by_all(p - 1, part(p)) + adding(part(p)); }
   PlainTime ring_gather() const { return top().by_all(p - 1, part(p)); }
-  PlainWay halving_scatter() const {
+  PlainTime halving_scatter() const {
     return doubling(core(), [&](int d) { return top().by_all(1, blocks(d) * n / p) + adding(blocks(d) * n / p); }) +
            fold_sum(n, n / p);
   }
-  PlainWay doubling_gather() const {
+  PlainTime doubling_gather() const {
     return doubling(core(), [&](int d) { return top().by_all(1, blocks(d) * n / p); }) + fold(n / p, n);
   }
 
   Times all_reduce_by_levels() const {
     if (levels.size() == 1) return {};
-    PlainWay rings, halves;
+    PlainTime rings, halves;
     for (const PlainLevel& level : levels) {
       const PlainCollective units = of_units(level);
       const double m = units.n, k = units.p;
       if (&level != &top()) {
-        rings.stages.push_back(units.ring_scatter() + units.ring_gather());
-        halves.stages.push_back((units.halving_scatter() + units.doubling_gather()).total());
+        rings = rings + units.ring_scatter() + units.ring_gather();
+        halves = halves + units.halving_scatter() + units.doubling_gather();
       } else {
-        rings.stages.push_back(level.by_all(2 * (k - 1), 2 * units.part(units.p)) + adding(units.part(units.p)));
-        halves.stages.push_back((units.doubling(units.core(),
-                                                [&](int d) {
-                                                  const double half = m * d / units.core();
-                                                  return level.by_all(1, half) * 2 + adding(half);
-                                                }) +
-                                 units.fold_sum(m, m))
-                                    .total());
+        rings = rings + level.by_all(2 * (k - 1), 2 * units.part(units.p)) + adding(units.part(units.p));
+        halves = halves + units.doubling(units.core(), [&](int d) {
+          const double half = m * d / units.core();
+          return level.by_all(1, half) * 2 + adding(half);
+        }) + units.fold_sum(m, m);
       }
     }
     return {rings, halves, ring(2 * (p - 1), 2 * part(p), true) + adding(part(p))};
@@ -241,33 +190,33 @@ struct PlainCollective {
 
   Times gather_by_levels() const {
     if (levels.size() == 1) return {};
-    PlainWay rings, doubles;
+    PlainTime rings, doubles;
     for (const PlainLevel& level : levels) {
-      rings.stages.push_back(of_units(level).ring_gather());
-      doubles.stages.push_back(of_units(level).doubling_gather().total());
+      rings = rings + of_units(level).ring_gather();
+      doubles = doubles + of_units(level).doubling_gather();
     }
     return {rings, doubles, ring(p - 1, part(p), true)};
   }
 
   Times scatter_by_levels() const {
     if (levels.size() == 1) return {};
-    PlainWay rings, halves;
+    PlainTime rings, halves;
     for (const PlainLevel& level : levels) {
-      rings.stages.push_back(of_units(level).ring_scatter());
-      halves.stages.push_back(of_units(level).halving_scatter().total());
+      rings = rings + of_units(level).ring_scatter();
+      halves = halves + of_units(level).halving_scatter();
     }
     return {rings, halves, ring(p - 1, part(p), true) + adding(part(p))};
   }
 
   /// Rings inside units; the switches of the outermost level add.
-  PlainWay in_network() const {
+  PlainTime in_network() const {
     if (top().added < 0) return never;
-    PlainWay times;
+    PlainTime times;
     for (const PlainLevel& level : levels)
-      if (&level != &top()) times.stages.push_back(of_units(level).ring_scatter() + of_units(level).ring_gather());
+      if (&level != &top()) times = times + of_units(level).ring_scatter() + of_units(level).ring_gather();
     PlainLevel switches = top();
     switches.beta = std::max(top().beta, top().added);
-    times.stages.push_back(switches.by_all(2, n * top().share()));
+    times = times + switches.by_all(2, n / top().inside);
     return times;
   }
 };

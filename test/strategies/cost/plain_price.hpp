@@ -2,6 +2,9 @@
 
 #include "partita/strategies/cost/estimate.hpp"
 #include "src/model/operators.hpp"
+#include "strategies/cost/counted_collectives.hpp"
+#include "strategies/cost/evaluate_terms.hpp"
+#include "strategies/cost/representatives.hpp"
 
 #include "test/strategies/cost/plain_collective.hpp"
 #include "test/strategies/cost/plain_kernel.hpp"
@@ -274,39 +277,39 @@ class PlainPrice {
 
     /// Among the ranks of the grid along some axes.
     Exchange collective(Verb verb, AxisSet axes, double bytes) const {
+      if (straddles(grid, price.machine_)) return counted(verb, grid, axes, rank, bytes);
       std::vector<int> members;
       for (const int each : grid.group(rank, axes)) members.push_back(grid.first_rank() + each);
       return collective(verb, std::move(members), bytes);
     }
 
-    /// Among some ranks of the world, which run the same way: the one whose slowest rank is the fastest.
+    /// On units that hold different numbers of ranks the library's own price counts, which counted_collectives_test
+    /// holds against numbers worked out by hand, and test/cli/simgrid.py against a simulation.
+    Exchange counted(Verb verb, const Grid& on, AxisSet axes, int of, double bytes) const {
+      if (on.group_size(axes) < 2 || bytes == 0) return {};
+      CostTerms terms;
+      CountedCollectives all(price.machine_, on, axes, verb);
+      all.add_options(on.first_rank() + of, bytes, terms);
+      terms.routes = {all.route(on.first_rank() + of)};
+      const MachineRates rates(terms, price.machine_);
+      const Seconds taken = rates.seconds(Movement{0, 1, bytes, 0, static_cast<int>(terms.options.size())});
+      return {taken.all, taken.hidden()};
+    }
+
+    /// Among some ranks of the world, which run the same way.
     Exchange collective(Verb verb, std::vector<int> members, double bytes) const {
       if (members.size() < 2 || bytes == 0) return {};
       std::sort(members.begin(), members.end());
-      std::vector<PlainWay> slowest;
-      std::map<std::vector<std::array<double, 4>>, bool> seen;  // how other members lie
-      for (const int member : members) {
-        const auto levels = levels_of(members, member);
-        std::vector<std::array<double, 4>> lies;
-        for (const PlainLevel& level : levels)
-          lies.push_back({static_cast<double>(level.ranks), static_cast<double>(level.inside),
-                          static_cast<double>(level.units), level.groups});
-        if (!seen.emplace(lies, true).second) continue;
-        const int top = price.machine_.level_of(members.front(), members.back());
-        const auto times = PlainCollective{static_cast<int>(members.size()), bytes,
-                                           3 / price.machine_.memory_bandwidth.value, levels, top == 0}
-                               .times(verb);
-        if (slowest.empty()) slowest = times;
-        for (std::size_t i = 0; i < times.size(); ++i) slowest[i].wait_for(times[i]);
-      }
-      PlainTime best = slowest.front().total();
-      for (const PlainWay& way : slowest) best = std::min(best, way.total());
+      const int top = price.machine_.level_of(members.front(), members.back());
+      const auto levels = levels_of(members, members.front());
+      const PlainCollective all{static_cast<int>(members.size()), bytes, 3 / price.machine_.memory_bandwidth.value,
+                                levels, top == 0};
+      const auto times = all.times(verb);
+      const PlainTime best = *std::min_element(times.begin(), times.end());
       double seconds = best.total();
-      const Level& level = price.level(price.machine_.level_of(members.front(), members.back()));
-      int inside = 1;  // the most of them that share a unit
-      for (const int member : members) inside = std::max(inside, levels_of(members, member).back().inside);
-      if (const auto found = level.verbs.find({verb, static_cast<int>(members.size()), inside});
-          found != level.verbs.end())
+      const auto& measured = price.level(top).verbs;
+      if (const auto found = measured.find({verb, static_cast<int>(members.size()), levels.back().inside});
+          found != measured.end())
         seconds = found->second.seconds(bytes);
       return {seconds, seconds * (1 - best.exposed() / best.total())};
     }
@@ -331,18 +334,13 @@ class PlainPrice {
           units.insert(below(number, each));
         }
         if (!crosses) continue;
-        int most = 1;
-        for (const int each : members)
-          most = std::max(most, static_cast<int>(std::count_if(members.begin(), members.end(), [&](int other) {
-                            return below(number, other) == below(number, each);
-                          })));
         for (int each = grid.first_rank(); each < grid.first_rank() + grid.size(); ++each)
           there += below(number, each) == below(number, member) ? 1 : 0;
         const Level& level = price.level(number);
         levels.push_back({here, inside, static_cast<int>(units.size()),
                           number == 0 ? 1 : std::max(1., static_cast<double>(there) / inside), level.latency.value,
                           1 / level.bandwidth.value, price.busy_links(number), level.overlap.value,
-                          level.reduction.value > 0 ? 1 / level.reduction.value : -1, most});
+                          level.reduction.value > 0 ? 1 / level.reduction.value : -1});
       }
       return levels;
     }
@@ -382,9 +380,8 @@ class PlainPrice {
           seconds += collective(Verb::all_gather, bucket.axes, elements(bucket) * master()).seconds;
       }
       if (layer.op->is_loss() && plan().grids.size() > 1) {
-        std::vector<int> world(static_cast<std::size_t>(plan().ranks()));
-        std::iota(world.begin(), world.end(), 0);
-        seconds += collective(Verb::all_reduce, std::move(world), 2 * sizeof(double)).seconds;
+        const Grid world = Grid::parse(fmt::format("all={}", plan().ranks()));
+        seconds += RankPrice{price, layer, world, 0}.collective(Verb::all_reduce, 1, 2 * sizeof(double)).seconds;
       }
       return seconds;
     }

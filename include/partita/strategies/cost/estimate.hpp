@@ -63,7 +63,7 @@ struct StepCost {
 struct Cost : StepCost {
   std::vector<LayerCost> layers;
   std::vector<LayerCost> second_layers;  ///< of the second replica (Chimera), if there is one
-  /// Seconds of one microbatch of the first replica between stages, by edge of graph_of(plan).
+  /// Seconds of the outputs of one microbatch of the first replica between stages, by edge of graph_of(plan).
   std::vector<double> transfers;
   Simulation simulation;   ///< the schedule, simulated with these times
   double bubble_rate = 0;  ///< Simulation::bubble_rate() if transfers took no time

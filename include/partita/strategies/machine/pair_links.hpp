@@ -24,6 +24,8 @@ class PairLinks {
   /// Returns the links of the widest route between two ranks: a message between ranks without a direct link passes
   /// others, and is as fast as the narrowest hop.
   int width(int rank, int other) const { return widths_[rank][other]; }
+  /// Returns the ranks of an innermost unit that are among these world ranks, for the unit in which `rank` lies.
+  std::vector<int> places(std::span<const int> world_ranks, int rank) const;
   /// Returns the links that a collective of these ranks can use at once, with several rings or trees as NCCL and RCCL
   /// have them: the fewest links between two parts of the ranks (Edmonds, Edge-disjoint branchings, 1973). If their
   /// links do not connect them, returns the width of the narrowest route.

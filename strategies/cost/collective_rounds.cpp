@@ -1,7 +1,8 @@
-#include "strategies/simgrid/collective_rounds.hpp"
+#include "strategies/cost/collective_rounds.hpp"
+
+#include "strategies/cost/flat_rounds.hpp"
 
 #include "partita/base/error.hpp"
-#include "strategies/simgrid/flat_rounds.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -66,13 +67,34 @@ class UnitsOfRanks {
   std::vector<At> levels_;
 };
 
-/// Writes the rounds of one rank in a collective that uses the levels of a machine.
-class LevelRounds {
- public:
-  LevelRounds(Verb verb, CollectiveAlgorithm algorithm, const Machine& machine, std::span<const int> ranks, int me,
-              double bytes)
-      : verb_(verb), algorithm_(algorithm), units_(machine, ranks), ranks_(ranks), me_(ranks[me]), bytes_(bytes) {}
+}  // namespace
 
+/// Writes the rounds of ranks in a collective that uses the levels of a machine.
+class CollectiveRounds::ByLevels {
+ public:
+  ByLevels(Verb verb, const CollectiveOption& way, const Machine& machine, std::span<const int> ranks, double bytes)
+      : verb_(verb),
+        algorithm_(way.algorithm),
+        levels_(way.levels),
+        units_(machine, ranks),
+        ranks_(ranks),
+        bytes_(bytes) {}
+
+  std::vector<CollectiveRound> of(int me) {
+    me_ = ranks_[me];
+    phase_ = 0;
+    rounds_.clear();
+    switch (levels_) {
+      case LevelUse::flat: break;
+      case LevelUse::one_shot: return one_shot();
+      case LevelUse::all_links: return all_links(me);
+      case LevelUse::by_levels: return by_levels(false);
+      case LevelUse::in_network: return by_levels(true);
+    }
+    broken("not by levels");
+  }
+
+ private:
   std::vector<CollectiveRound> one_shot() {
     CollectiveRound round;
     for (const int rank : ranks_)
@@ -82,7 +104,8 @@ class LevelRounds {
     return {round};
   }
 
-  std::vector<CollectiveRound> by_levels() {
+  /// `in_network`: the switches do the part between the outermost units.
+  std::vector<CollectiveRound> by_levels(bool in_network) {
     const auto& levels = units_.levels();
     const auto inner = std::span(levels).first(levels.size() - 1);
     const bool ring = algorithm_ == CollectiveAlgorithm::ring;
@@ -93,34 +116,46 @@ class LevelRounds {
     const bool sums = verb_ == Verb::all_reduce;
     const auto scatter = ring ? CollectiveAlgorithm::ring : CollectiveAlgorithm::recursive_halving;
     for (const auto& at : inner) sums ? add(at, Verb::reduce_scatter, scatter) : add(at, verb_, algorithm_);
-    add(levels.back(), verb_, algorithm_);
+    if (!in_network) add(levels.back(), verb_, algorithm_);
     const auto gather = ring ? CollectiveAlgorithm::ring : CollectiveAlgorithm::recursive_doubling;
     for (auto at = inner.rbegin(); sums && at != inner.rend(); ++at) add(*at, Verb::all_gather, gather);
     return std::move(rounds_);
   }
 
+  /// The order of the ranks in a ring, and the place of each in it.
+  struct Ring {
+    std::vector<int> order, place;
+  };
+
   /// Rings that leave each unit by another of its ranks, with equal shares of the bytes. There are as many as the
   /// smallest unit has ranks: with more, one of them would carry two.
-  std::vector<CollectiveRound> all_links() {
+  std::vector<CollectiveRound> all_links(int me) {
+    const auto size = static_cast<int>(ranks_.size());
+    if (rings_.empty())
+      for (int ring = 0, fewest = units_.fewest(); ring < fewest; ++ring) rings_.push_back(make_ring(ring));
     CollectiveRound round;
-    const int rings = units_.fewest(), size = static_cast<int>(ranks_.size());
-    const double block = bytes_ / rings / size;
-    for (int ring = 0; ring < rings; ++ring) {
-      std::vector<int> order;
-      append(units_.levels().back().level, ranks_, ring, order);
-      const auto at = std::find(order.begin(), order.end(), me_) - order.begin();
-      add(round.sent, order[(at + 1) % size], block);
-      add(round.received, order[(at + size - 1) % size], block);
+    const double block = bytes_ / static_cast<double>(rings_.size()) / size;
+    for (const Ring& ring : rings_) {
+      const int at = ring.place[me];
+      add(round.sent, ring.order[(at + 1) % size], block);
+      add(round.received, ring.order[(at + size - 1) % size], block);
     }
-    const auto passes = static_cast<std::size_t>(size - 1);
-    rounds_.assign(passes, round);
-    if (verb_ != Verb::all_gather)
-      for (auto& each : rounds_) each.combined = block * rings;
-    if (verb_ == Verb::all_reduce) rounds_.insert(rounds_.end(), passes, round);
+    round.times = size - 1;
+    rounds_ = {round};
+    if (verb_ != Verb::all_gather) rounds_.front().combined = block * static_cast<double>(rings_.size());
+    if (verb_ == Verb::all_reduce) rounds_.push_back(round);
     return std::move(rounds_);
   }
+  Ring make_ring(int number) const {
+    Ring ring;
+    append(units_.levels().back().level, ranks_, number, ring.order);
+    ring.place.resize(ring.order.size());
+    for (std::size_t at = 0; at < ring.order.size(); ++at)
+      ring.place[std::lower_bound(ranks_.begin(), ranks_.end(), ring.order[at]) - ranks_.begin()] =
+          static_cast<int>(at);
+    return ring;
+  }
 
- private:
   static void add(std::vector<SizedMessage>& messages, int peer, double bytes) {
     const auto found =
         std::find_if(messages.begin(), messages.end(), [&](const SizedMessage& each) { return each.peer == peer; });
@@ -147,8 +182,11 @@ class LevelRounds {
         for (const auto& each : rounds[i].sent) add(all.sent, each.peer, each.bytes);
         for (const auto& each : rounds[i].received) add(all.received, each.peer, each.bytes);
         all.combined += rounds[i].combined;
+        all.times = rounds[i].times;
+        all.phase = phase_;
       }
     }
+    ++phase_;
   }
 
   /// Appends the ranks of a unit in the order of a ring. The order of the units inside turns with the ring's number.
@@ -163,28 +201,29 @@ class LevelRounds {
 
   Verb verb_;
   CollectiveAlgorithm algorithm_;
+  LevelUse levels_;
   UnitsOfRanks units_;
   std::span<const int> ranks_;
-  int me_;  // rank of the world
   double bytes_;
+  std::vector<Ring> rings_;  // of all_links()
+  // of the rank whose rounds are written
+  int me_ = 0;  // rank of the world
+  int phase_ = 0;
   std::vector<CollectiveRound> rounds_;
 };
 
-}  // namespace
+CollectiveRounds::CollectiveRounds(Verb verb, const CollectiveOption& way, const Machine& machine,
+                                   std::span<const int> ranks, double bytes, int most_distances)
+    : verb_(verb), algorithm_(way.algorithm), ranks_(ranks), bytes_(bytes), most_distances_(most_distances) {
+  if (way.levels != LevelUse::flat && ranks.size() > 1)
+    by_levels_ = std::make_unique<ByLevels>(verb, way, machine, ranks, bytes);
+}
+CollectiveRounds::~CollectiveRounds() = default;
 
-std::vector<CollectiveRound> collective_rounds(Verb verb, const CollectiveOption& option, const Machine& machine,
-                                               std::span<const int> ranks, int me, double bytes) {
-  if (ranks.size() == 1) return {};
-  LevelRounds levels(verb, option.algorithm, machine, ranks, me, bytes);
-  switch (option.levels) {
-    case LevelUse::one_shot: return levels.one_shot();
-    case LevelUse::all_links: return levels.all_links();
-    case LevelUse::by_levels: return levels.by_levels();
-    case LevelUse::in_network: fail("sums in the network are no messages between ranks");
-    case LevelUse::flat: break;
-  }
+std::vector<CollectiveRound> CollectiveRounds::of(int me) {
+  if (by_levels_) return by_levels_->of(me);
   std::vector<CollectiveRound> rounds;
-  add_flat_rounds(verb, option.algorithm, ranks, me, bytes, rounds);
+  add_flat_rounds(verb_, algorithm_, ranks_, me, bytes_, rounds, most_distances_);
   return rounds;
 }
 

@@ -1,4 +1,4 @@
-#include "strategies/simgrid/flat_rounds.hpp"
+#include "strategies/cost/flat_rounds.hpp"
 
 #include "partita/base/error.hpp"
 
@@ -12,13 +12,14 @@ namespace {
 /// Writes the rounds of one rank. Below, p is the number of ranks and n the bytes of the whole vector.
 class FlatRounds {
  public:
-  FlatRounds(std::span<const int> ranks, int me, double bytes, std::vector<CollectiveRound>& rounds)
+  FlatRounds(std::span<const int> ranks, int me, double bytes, std::vector<CollectiveRound>& rounds, int most_distances)
       : ranks_(ranks),
         p_(static_cast<int>(ranks.size())),
         me_(me),
         n_(bytes),
         block_(bytes / p_),
         fold_(p_),
+        most_distances_(most_distances),
         rounds_(rounds) {}
 
   void all_reduce(CollectiveAlgorithm algorithm) {
@@ -78,10 +79,15 @@ class FlatRounds {
     round.combined = combined;
   }
   void ring(double combined) {
-    for (int k = 1; k < p_; ++k) shift(1, block_, combined);
+    shift(1, block_, combined);
+    rounds_.back().times = p_ - 1;
   }
   void direct(double combined) {
-    for (int k = 1; k < p_; ++k) shift(k, block_, combined);
+    const int step = (p_ - 2) / most_distances_ + 1;
+    for (int k = 1; k < p_; k += step) {
+      shift(std::min(k + step / 2, p_ - 1), block_, combined);
+      rounds_.back().times = std::min(step, p_ - k);
+    }
   }
 
   void send(int to, double bytes) { round().sent.push_back({rank(to), bytes}); }
@@ -166,16 +172,17 @@ class FlatRounds {
   double n_, block_;
   Fold fold_;
   int distance_ = 0;
+  int most_distances_;
   std::vector<CollectiveRound>& rounds_;
 };
 
 }  // namespace
 
 void add_flat_rounds(Verb verb, CollectiveAlgorithm algorithm, std::span<const int> ranks, int me, double bytes,
-                     std::vector<CollectiveRound>& rounds) {
+                     std::vector<CollectiveRound>& rounds, int most_distances) {
   if (ranks.size() == 1 || bytes == 0) return;
   check_algorithm(verb, algorithm);
-  FlatRounds flat(ranks, me, bytes, rounds);
+  FlatRounds flat(ranks, me, bytes, rounds, most_distances);
   switch (verb) {
     case Verb::all_reduce: return flat.all_reduce(algorithm);
     case Verb::all_gather: return flat.all_gather(algorithm);

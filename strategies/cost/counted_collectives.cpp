@@ -1,0 +1,288 @@
+// The time of a collective from what its ranks send:
+//
+//     a round    = the slowest of its levels: the rank's messages on its own link to that level, and those of all ranks
+//                  of its unit on the links that they share
+//     a phase    = the slowest rank's rounds, one after the other: each rank waits for its own partners only
+//     a way      = its phases, one after the other; by levels there is one for each level and direction
+#include "strategies/cost/counted_collectives.hpp"
+
+#include "strategies/cost/collective_rounds.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+namespace partita {
+
+namespace {
+
+/// Where each rank sends to all others in turn, so many distances are counted. Each stands for several if there are
+/// more ranks.
+constexpr int most_distances = 32;
+
+constexpr int last_phase = std::numeric_limits<int>::max();
+
+using Sequence = CountedCollectives::Sequence;
+
+/// Adds a round to a sequence. Rounds alike count as one with more messages.
+void append(Sequence& sequence, const std::vector<LinkUse>& round) {
+  const auto alike = [&](const LinkUse& a, const LinkUse& b) {
+    return a.link == b.link && a.follows == b.follows && a.bytes * b.of_unit == b.bytes * a.of_unit &&
+           (round.size() == 1 || a.bytes * b.rounds == b.bytes * a.rounds);
+  };
+  for (auto begin = sequence.begin(); begin != sequence.end();) {
+    const auto end =
+        std::find_if(begin + 1, sequence.end(), [](const LinkUse& use) { return use.follows != Follows::at_once; });
+    if (std::equal(begin, end, round.begin(), round.end(), alike)) {
+      for (const LinkUse& use : round) {
+        begin->rounds += use.rounds;
+        begin->bytes += use.bytes;
+        (begin++)->of_unit += use.of_unit;
+      }
+      return;
+    }
+    begin = end;
+  }
+  sequence.insert(sequence.end(), round.begin(), round.end());
+}
+
+/// True if a rank that does `a` is never slower than one that does `b`.
+bool within(const Sequence& a, const Sequence& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const LinkUse& x, const LinkUse& y) {
+    return x.link == y.link && x.follows == y.follows && x.rounds <= y.rounds && x.bytes <= y.bytes &&
+           x.of_unit <= y.of_unit;
+  });
+}
+
+/// Adds what a rank does to what others do, unless one of them is never faster.
+void add_slower(std::vector<Sequence>& all, Sequence sequence) {
+  const auto of = [](const Sequence& a) { return [&a](const Sequence& b) { return within(a, b); }; };
+  if (sequence.empty() || std::any_of(all.begin(), all.end(), of(sequence))) return;
+  std::erase_if(all, [&](const Sequence& other) { return within(other, sequence); });
+  all.push_back(std::move(sequence));
+}
+
+}  // namespace
+
+CountedCollectives::CountedCollectives(const Machine& machine, const Grid& grid, AxisSet axes, Verb verb)
+    : verb_(verb) {
+  for (const Level& level : machine.levels) {
+    Level& mine = machine_.levels.emplace_back();
+    mine.ranks = level.ranks;
+    mine.pairs = level.pairs;
+  }
+  for (int rank = 0; rank < grid.size(); ++rank) {
+    if (representative_rank(grid, rank, axes) != rank) continue;
+    auto& ranks = collectives_.emplace_back(grid.group(rank, axes));
+    for (int& each : ranks) number_[each += grid.first_rank()] = collectives_.size() - 1;
+  }
+}
+
+std::shared_ptr<CountedCollectives> CountedCollectives::find(const Machine& machine, const Grid& grid, AxisSet axes,
+                                                             Verb verb) {
+  using Key = std::tuple<std::vector<int>, std::vector<std::vector<int>>, AxisSet, Verb>;
+  constexpr std::size_t most_kept = 256;
+  thread_local std::map<Key, std::shared_ptr<CountedCollectives>> known;
+  std::vector<int> sizes{grid.first_rank()};
+  for (int axis = 0; axis < grid.axes(); ++axis) sizes.push_back(grid.extent(axis));
+  for (const Level& level : machine.levels) sizes.push_back(-static_cast<int>(level.ranks.value));
+  Key key{std::move(sizes), machine.levels.front().pairs.links(), axes, verb};
+  if (known.size() >= most_kept && !known.contains(key)) known.clear();
+  auto& found = known[std::move(key)];
+  if (!found) found = std::make_shared<CountedCollectives>(machine, grid, axes, verb);
+  return found;
+}
+
+/// Returns the number of a rank's unit of a level; level -1 is the rank alone.
+int CountedCollectives::unit(int level, int rank) const {
+  return level < 0 ? rank : rank / static_cast<int>(machine_.levels[level].ranks.value);
+}
+
+Route CountedCollectives::route(int rank) const {
+  const std::vector<int>& ranks = ranks_with(rank);
+  const int top = machine_.level_of(ranks.front(), ranks.back());
+  int inside = 0, most = 0;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    inside = i > 0 && unit(top - 1, ranks[i]) == unit(top - 1, ranks[i - 1]) ? inside + 1 : 1;
+    most = std::max(most, inside);
+  }
+  return {verb_, top, static_cast<int>(ranks.size()), most};
+}
+
+/// Gives each round its place: a rank's rounds follow each other, and a message is in the same place at both ends.
+void CountedCollectives::align(const std::vector<int>& ranks, Rounds& all) const {
+  std::vector<std::map<std::pair<int, int>, std::vector<Timed*>>> received(all.size());  // by phase and sender
+  for (std::size_t me = 0; me < all.size(); ++me)
+    for (Timed& each : all[me])
+      for (const SizedMessage& message : each.round.received)
+        received[me][{each.round.phase, message.peer}].push_back(&each);
+  for (bool moved = true; std::exchange(moved, false);) {
+    const auto at_least = [&](Timed& each, int place) {
+      if (each.place < place) moved = true;
+      each.place = std::max(each.place, place);
+    };
+    for (std::size_t me = 0; me < all.size(); ++me) {
+      std::map<std::pair<int, int>, std::size_t> sent;  // so far, by phase and receiver
+      for (std::size_t i = 0; i < all[me].size(); ++i) {
+        Timed& mine = all[me][i];
+        if (i > 0 && all[me][i - 1].round.phase == mine.round.phase) at_least(mine, all[me][i - 1].place + 1);
+        for (const SizedMessage& message : mine.round.sent) {
+          const auto to = std::lower_bound(ranks.begin(), ranks.end(), message.peer) - ranks.begin();
+          Timed& other = *received[to].at({mine.round.phase, ranks[me]})[sent[{mine.round.phase, message.peer}]++];
+          at_least(other, mine.place);
+          at_least(mine, other.place);
+        }
+      }
+    }
+  }
+}
+
+CountedCollectives::Rounds CountedCollectives::rounds(const std::vector<int>& ranks,
+                                                      const CollectiveOption& way) const {
+  CollectiveRounds rounds(verb_, way, machine_, ranks, 1, most_distances);
+  Rounds all(ranks.size());
+  for (std::size_t me = 0; me < ranks.size(); ++me)
+    for (CollectiveRound& round : rounds.of(static_cast<int>(me))) all[me].push_back({std::move(round), 0});
+  align(ranks, all);
+  return all;
+}
+
+/// Returns what passes the links in each place when all collectives run in this way.
+const CountedCollectives::Traffic& CountedCollectives::traffic(const CollectiveOption& way) {
+  const auto [known, added] = traffic_.try_emplace({way.algorithm, way.levels});
+  if (!added) return known->second;
+  for (const auto& ranks : collectives_) {
+    const Rounds all = rounds(ranks, way);
+    for (std::size_t me = 0; me < all.size(); ++me)
+      for (const auto& [round, place] : all[me]) {
+        LinkBytes& links = known->second[{round.phase, place}];
+        const auto add = [&](const std::vector<SizedMessage>& messages, double InOut::*bytes) {
+          for (const SizedMessage& message : messages) {
+            const int farthest = machine_.level_of(ranks[me], message.peer);
+            links.of_rank[{farthest, ranks[me]}].*bytes += message.bytes;
+            for (int level = farthest; level > 0; --level)
+              links.of_unit[{level, unit(level - 1, ranks[me])}].*bytes += message.bytes;
+          }
+        };
+        add(round.sent, &InOut::sent);
+        add(round.received, &InOut::received);
+      }
+  }
+  return known->second;
+}
+
+/// Returns what a rank waits for in a round. A message is as slow as the slower one of its two ends.
+std::vector<LinkUse> CountedCollectives::uses(const CollectiveRound& round, const LinkBytes& links, int rank, int width,
+                                              LinkTables& tables) const {
+  struct OfLevel {
+    double of_rank = 0, of_unit = 0;
+    bool messages = false;
+  };
+  std::map<int, OfLevel> levels;
+  const auto add = [&](const std::vector<SizedMessage>& messages, double InOut::*near, double InOut::*far) {
+    for (const SizedMessage& message : messages) {
+      const int farthest = machine_.level_of(rank, message.peer);
+      levels[farthest].messages = true;
+      for (const auto& [end, bytes] : {std::pair(rank, near), std::pair(message.peer, far)}) {
+        OfLevel& here = levels[farthest];
+        here.of_rank = std::max(here.of_rank, links.of_rank.at({farthest, end}).*bytes);
+        for (int level = farthest; level > 0; --level)
+          levels[level].of_unit =
+              std::max(levels[level].of_unit, links.of_unit.at({level, unit(level - 1, end)}).*bytes);
+      }
+    }
+  };
+  add(round.sent, &InOut::sent, &InOut::received);
+  add(round.received, &InOut::received, &InOut::sent);
+  std::vector<LinkUse> uses;
+  for (const auto& [level, of] : levels)
+    uses.push_back({tables.number({level, 1, false, level == 0 ? width : 1}), of.messages ? round.times : 0,
+                    of.of_rank * round.times, of.of_unit * round.times,
+                    uses.empty() ? Follows::after : Follows::at_once});
+  return uses;
+}
+
+/// Returns for each rank of a collective the links that those of its innermost unit can use at once.
+std::vector<int> CountedCollectives::widths(const std::vector<int>& ranks) const {
+  const PairLinks& pairs = machine_.levels.front().pairs;
+  std::vector<int> all(ranks.size(), 1);
+  for (std::size_t i = 0; !pairs.empty() && i < ranks.size(); ++i) {
+    const bool same = i > 0 && ranks[i] / pairs.ranks() == ranks[i - 1] / pairs.ranks();
+    all[i] = same ? all[i - 1] : pairs.width(pairs.places(ranks, ranks[i]));
+  }
+  return all;
+}
+
+/// Returns what ranks send to the switches of the outermost level and get back, each its share of the vector. Units
+/// have as many shares as the one with most ranks, so that a rank of a smaller one may have several.
+std::vector<Sequence> CountedCollectives::switches(const std::vector<int>& ranks, LinkTables& tables) const {
+  const Route route = this->route(ranks.front());
+  const auto in_unit = [&](int rank, const std::vector<int>& of) {
+    return std::count_if(of.begin(), of.end(),
+                         [&](int other) { return unit(route.level - 1, other) == unit(route.level - 1, rank); });
+  };
+  std::vector<Sequence> all;
+  for (const int rank : ranks) {
+    double sharing = 0;  // ranks of the unit in collectives that leave it
+    for (const auto& others : collectives_)
+      if (const auto inside = in_unit(rank, others); inside < std::ssize(others))
+        sharing += static_cast<double>(inside);
+    const auto own = in_unit(rank, ranks), shares = (route.inside + own - 1) / own;
+    const int link = tables.number({route.level, std::max(1.0, sharing), true});
+    add_slower(all, {{link, 2, static_cast<double>(shares) / route.inside}});
+  }
+  return all;
+}
+
+void CountedCollectives::add_way(const std::vector<int>& ranks, const std::vector<int>& widths,
+                                 const CollectiveOption& way, LinkTables& tables) {
+  const Traffic& traffic = this->traffic(way);
+  const Rounds all = rounds(ranks, way);
+  std::map<int, std::vector<Sequence>> phases;
+  CollectiveOption option = way;
+  for (std::size_t me = 0; me < all.size(); ++me) {
+    std::map<int, Sequence> mine;
+    double combined = 0;
+    for (const auto& [round, place] : all[me]) {
+      append(mine[round.phase], uses(round, traffic.at({round.phase, place}), ranks[me], widths[me], tables));
+      combined += round.combined * round.times;
+    }
+    option.combined = std::max(option.combined, combined);
+    for (auto& [phase, sequence] : mine) add_slower(phases[phase], std::move(sequence));
+  }
+  if (way.levels == LevelUse::in_network) phases[last_phase] = switches(ranks, tables);
+  option.first = static_cast<int>(tables.uses.size());
+  for (auto& [phase, sequences] : phases)
+    for (Sequence& sequence : sequences) {
+      if (sequence.empty()) continue;
+      sequence.front().follows = &sequence == &sequences.front() ? Follows::all_ranks : Follows::other_rank;
+      tables.uses.insert(tables.uses.end(), sequence.begin(), sequence.end());
+    }
+  option.end = static_cast<int>(tables.uses.size());
+  tables.options.push_back(option);
+}
+
+void CountedCollectives::add_options(int rank, double bytes, LinkTables& tables) {
+  const auto [known, added] = known_.try_emplace(number_.at(rank));
+  LinkTables& of_one_byte = known->second;
+  if (added) {
+    const std::vector<int>& ranks = ranks_with(rank);
+    const Route route = this->route(rank);
+    const std::vector<int> widths = this->widths(ranks);
+    each_way(verb_, route.ranks, route.level, route.inside > 1, [&](CollectiveAlgorithm algorithm, LevelUse levels) {
+      add_way(ranks, widths, {algorithm, levels}, of_one_byte);
+    });
+  }
+  for (CollectiveOption option : of_one_byte.options) {
+    const auto first = of_one_byte.uses.begin() + option.first, end = of_one_byte.uses.begin() + option.end;
+    option.first = static_cast<int>(tables.uses.size());
+    for (auto use = first; use != end; ++use)
+      tables.uses.push_back({tables.number(of_one_byte.links[use->link]), use->rounds, use->bytes * bytes,
+                             use->of_unit * bytes, use->follows});
+    option.end = static_cast<int>(tables.uses.size());
+    option.combined *= bytes;
+    tables.options.push_back(option);
+  }
+}
+
+}  // namespace partita
