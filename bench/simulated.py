@@ -8,6 +8,7 @@ import concurrent.futures
 import json
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -58,7 +59,7 @@ def compared(program, case):
                               "--scale-compute", str(case["scale"]), "--memory-limit", "1TiB", "--out", path / "replay", "--json",
                               path / "results.json", *case["options"]], check=False, capture_output=True, text=True)
         if ran.returncode == 2:
-            return None
+            return None  # a strategy that the model refuses
         if ran.returncode != 0:
             raise RuntimeError(f"{case}: {ran.stdout}{ran.stderr}")
         results = json.loads((path / "results.json").read_text(encoding="utf-8"))
@@ -80,10 +81,15 @@ def main():
     parser.add_argument("--plans", type=int, default=120)
     parser.add_argument("--jobs", type=int, default=1)
     args = parser.parse_args()
-    draw, results = random.Random(args.seed), []
+    if shutil.which("smpirun") is None:
+        sys.exit("bench/simulated.py: this needs smpirun; on Debian: apt-get install libsimgrid-dev")
+    draw, results, drawn_plans = random.Random(args.seed), [], 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         while len(results) < args.plans:
             cases = [drawn(draw) for _ in range(args.plans - len(results))]
+            drawn_plans += len(cases)
+            if drawn_plans > 20 * args.plans:
+                sys.exit("bench/simulated.py: nearly all plans are refused; does `partita simulate` take these options?")
             for case in pool.map(lambda each: compared(args.program, each), cases):
                 if case is not None:
                     results.append(case)

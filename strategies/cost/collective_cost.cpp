@@ -31,14 +31,14 @@ double halved(const Fold& fold, int distance) { return distance + std::min(dista
 // and one back after it.
 void recursive_doubling(int p, double n, Hops& hops) {
   const Fold fold(p);
-  if (fold.rest > 0) hops.push_back({folded, 1, {2, 2 * n, n}});
+  if (fold.rest > 0) hops.push_back({pair, 1, {2, 2 * n, n}});
   each_doubling(fold.core, [&](int d) { hops.push_back({pair, fold.first(d), {1, n, n}}); });
 }
 
 // Thakur et al. 2005: 2 log2 p alpha + 2 (p-1)/p n beta + (p-1)/p n gamma
 void rabenseifner(int p, double n, Hops& hops) {
   const Fold fold(p);
-  if (fold.rest > 0) hops.push_back({folded, 1, {2, 2 * n, n}});
+  if (fold.rest > 0) hops.push_back({pair, 1, {2, 2 * n, n}});
   each_doubling(fold.core, [&](int d) {
     const double part = d * n / fold.core;
     hops.push_back({pair, fold.first(d), {2, 2 * part, part}});
@@ -60,7 +60,7 @@ void all_gather(CollectiveAlgorithm algorithm, int p, double n, Hops& hops) {
   if (algorithm == CollectiveAlgorithm::bruck)  // Bruck et al. 1997
     return each_doubling(p, [&](int d) { hops.push_back({shift, d, {1, std::min(d, p - d) * n / p, 0}}); });
   const Fold fold(p);  // a folded rank sends a block and gets everything back
-  if (fold.rest > 0) hops.push_back({folded, 1, {2, n / p + n, 0}});
+  if (fold.rest > 0) hops.push_back({pair, 1, {2, n / p + n, 0}});
   each_doubling(fold.core,  // Thakur et al. 2005
                 [&](int d) {
                   hops.push_back({pair, fold.first(d), {1, halved(fold, d) * n / p, 0}});
@@ -72,7 +72,7 @@ void reduce_scatter(CollectiveAlgorithm algorithm, int p, double n, Hops& hops) 
   if (algorithm == CollectiveAlgorithm::ring) return hops.push_back({shift, 1, {p - 1.0, part, part}});
   if (algorithm == CollectiveAlgorithm::pairwise) return hops.push_back({direct, p - 1, {p - 1.0, part, part}});
   const Fold fold(p);  // a folded rank sends everything and gets a block back
-  if (fold.rest > 0) hops.push_back({folded, 1, {2, n + n / p, n}});
+  if (fold.rest > 0) hops.push_back({pair, 1, {2, n + n / p, n}});
   each_doubling(fold.core, [&](int d) {  // Thakur et al. 2005
     const double halves = halved(fold, d) * n / p;
     hops.push_back({pair, fold.first(d), {1, halves, halves}});

@@ -37,7 +37,6 @@ struct Hop {
     pair,    ///< every rank exchanges with the rank at `distance`
     tree,    ///< one rank of every 2 * `distance` sends
     direct,  ///< every rank sends to the ranks at distance 1, 2, ... `distance`, one after the other
-    folded,  ///< the ranks beyond a power of two exchange with the ranks before them; the last rank never does
   };
   Kind kind = Kind::shift;
   int distance = 1;

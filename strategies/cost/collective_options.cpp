@@ -77,7 +77,6 @@ class OptionList {
   void add_hop(const Hop& hop, CollectiveAlgorithm algorithm) {
     using enum Hop::Kind;
     switch (hop.kind) {
-      case folded:
       case pair: {
         const Span& span = reached(hop.distance);
         return use(all_ranks(span), hop.cost);

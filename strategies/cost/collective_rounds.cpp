@@ -5,7 +5,8 @@
 #include "partita/base/error.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <map>
+#include <tuple>
 
 namespace partita {
 
@@ -170,9 +171,7 @@ class CollectiveRounds::ByLevels {
     const auto first = static_cast<std::size_t>(std::find(own.begin(), own.end(), me_) - own.begin());
     const std::size_t before = rounds_.size();
     for (std::size_t place = first; place < static_cast<std::size_t>(at.inside); place += own.size()) {
-      std::vector<int> peers;
-      for (const auto& unit : units_.parts(at.level, units_.of(at.level, me_)))
-        peers.push_back(unit[place % unit.size()]);
+      const std::vector<int>& peers = this->peers(at.level, place);
       const auto index = static_cast<int>(std::find(peers.begin(), peers.end(), me_) - peers.begin());
       std::vector<CollectiveRound> rounds;
       add_flat_rounds(verb, algorithm, peers, index, verb == Verb::all_to_all ? bytes_ : bytes_ / at.inside, rounds);
@@ -187,6 +186,15 @@ class CollectiveRounds::ByLevels {
       }
     }
     ++phase_;
+  }
+
+  /// Returns the ranks at a place in the units below the one of a level in which the rank lies.
+  const std::vector<int>& peers(int level, std::size_t place) {
+    const auto whole = units_.of(level, me_);
+    auto& known = peers_[{level, whole.front(), place}];
+    if (known.empty())
+      for (const auto& unit : units_.parts(level, whole)) known.push_back(unit[place % unit.size()]);
+    return known;
   }
 
   /// Appends the ranks of a unit in the order of a ring. The order of the units inside turns with the ring's number.
@@ -205,7 +213,8 @@ class CollectiveRounds::ByLevels {
   UnitsOfRanks units_;
   std::span<const int> ranks_;
   double bytes_;
-  std::vector<Ring> rings_;  // of all_links()
+  std::vector<Ring> rings_;                                              // of all_links()
+  std::map<std::tuple<int, int, std::size_t>, std::vector<int>> peers_;  // by level, first rank of its unit, and place
   // of the rank whose rounds are written
   int me_ = 0;  // rank of the world
   int phase_ = 0;

@@ -29,7 +29,7 @@ struct CollectiveRound {
 class CollectiveRounds {
  public:
   /// `ranks`: those of the world that take part, ascending. `bytes` counts as in Traffic. `most_distances`: where each
-  /// rank sends to all others in turn, so many distances stand for all of them.
+  /// rank of a flat collective sends to all others in turn, at most so many distances stand for all of them.
   /// @pre The machine and the ranks outlive it.
   CollectiveRounds(Verb verb, const CollectiveOption& way, const Machine& machine, std::span<const int> ranks,
                    double bytes, int most_distances = std::numeric_limits<int>::max());

@@ -8,9 +8,7 @@
 
 #include <map>
 #include <memory>
-#include <span>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 namespace partita {

@@ -219,7 +219,8 @@ class CostFormula::Parts {
   /// bubble; what transfers add is no bubble, and more microbatches do not help against it.
   Pipeline without_transfers(const Priced& priced, const Simulation& simulation) const {
     const auto all_zero = [](const std::vector<EdgeTimes>& edges) {
-      return std::all_of(edges.begin(), edges.end(), [](const EdgeTimes& each) { return each.output.seconds == 0; });
+      return std::all_of(edges.begin(), edges.end(),
+                         [](const EdgeTimes& each) { return each.output.seconds == 0 && each.gradient.seconds == 0; });
     };
     if (all_zero(priced.times.edges) && all_zero(priced.times.second_edges))
       return {simulation.makespan, simulation.busy, simulation.bubble_rate()};

@@ -2,7 +2,8 @@
 //
 //     a round    = the slowest of its levels: the rank's messages on its own link to that level, and those of all ranks
 //                  of its unit on the links that they share
-//     a phase    = the slowest rank's rounds, one after the other: each rank waits for its own partners only
+//     a phase    = the slowest rank's rounds, one after the other. A rank waits for its own partners, not for those that
+//                  these have waited for, so this is too low where delays are handed on.
 //     a way      = its phases, one after the other; by levels there is one for each level and direction
 #include "strategies/cost/counted_collectives.hpp"
 
@@ -16,8 +17,8 @@ namespace partita {
 
 namespace {
 
-/// Where each rank sends to all others in turn, so many distances are counted. Each stands for several if there are
-/// more ranks.
+/// Where each rank sends to all others in turn, at most so many distances are counted. Each stands for several if there
+/// are more ranks.
 constexpr int most_distances = 32;
 
 constexpr int last_phase = std::numeric_limits<int>::max();
@@ -26,13 +27,20 @@ using Sequence = CountedCollectives::Sequence;
 
 /// Adds a round to a sequence. Rounds alike count as one with more messages.
 void append(Sequence& sequence, const std::vector<LinkUse>& round) {
+  // Over one level, rounds of different sizes add up if their bytes are in proportion. Over several, the level that is
+  // the slowest may be another one, so they must be equal.
+  double times = 0, of_round = round.front().rounds;
+  for (const LinkUse& use : round) of_round = std::max(of_round, use.rounds);
   const auto alike = [&](const LinkUse& a, const LinkUse& b) {
-    return a.link == b.link && a.follows == b.follows && a.bytes * b.of_unit == b.bytes * a.of_unit &&
-           (round.size() == 1 || a.bytes * b.rounds == b.bytes * a.rounds);
+    if (a.link != b.link || a.follows != b.follows) return false;
+    if (round.size() == 1) return a.bytes * b.of_unit == b.bytes * a.of_unit;
+    return a.bytes * of_round == b.bytes * times && a.of_unit * of_round == b.of_unit * times;
   };
   for (auto begin = sequence.begin(); begin != sequence.end();) {
     const auto end =
         std::find_if(begin + 1, sequence.end(), [](const LinkUse& use) { return use.follows != Follows::at_once; });
+    times = 0;
+    for (auto use = begin; use != end; ++use) times = std::max(times, use->rounds);
     if (std::equal(begin, end, round.begin(), round.end(), alike)) {
       for (const LinkUse& use : round) {
         begin->rounds += use.rounds;
@@ -81,16 +89,21 @@ CountedCollectives::CountedCollectives(const Machine& machine, const Grid& grid,
 std::shared_ptr<CountedCollectives> CountedCollectives::find(const Machine& machine, const Grid& grid, AxisSet axes,
                                                              Verb verb) {
   using Key = std::tuple<std::vector<int>, std::vector<std::vector<int>>, AxisSet, Verb>;
-  constexpr std::size_t most_kept = 256;
+  constexpr std::size_t most_ranks_kept = 16384;  // of all of them: memory grows with their ranks
   thread_local std::map<Key, std::shared_ptr<CountedCollectives>> known;
+  thread_local std::size_t ranks_kept = 0;
   std::vector<int> sizes{grid.first_rank()};
   for (int axis = 0; axis < grid.axes(); ++axis) sizes.push_back(grid.extent(axis));
   for (const Level& level : machine.levels) sizes.push_back(-static_cast<int>(level.ranks.value));
   Key key{std::move(sizes), machine.levels.front().pairs.links(), axes, verb};
-  if (known.size() >= most_kept && !known.contains(key)) known.clear();
-  auto& found = known[std::move(key)];
-  if (!found) found = std::make_shared<CountedCollectives>(machine, grid, axes, verb);
-  return found;
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  if (ranks_kept > most_ranks_kept) {
+    known.clear();
+    ranks_kept = 0;
+  }
+  ranks_kept += static_cast<std::size_t>(grid.size());
+  return known[std::move(key)] = std::make_shared<CountedCollectives>(machine, grid, axes, verb);
 }
 
 /// Returns the number of a rank's unit of a level; level -1 is the rank alone.
@@ -208,30 +221,42 @@ std::vector<int> CountedCollectives::widths(const std::vector<int>& ranks) const
   std::vector<int> all(ranks.size(), 1);
   for (std::size_t i = 0; !pairs.empty() && i < ranks.size(); ++i) {
     const bool same = i > 0 && ranks[i] / pairs.ranks() == ranks[i - 1] / pairs.ranks();
-    all[i] = same ? all[i - 1] : pairs.width(pairs.places(ranks, ranks[i]));
+    const auto rest = std::span(ranks).subspan(i, std::min(ranks.size() - i, static_cast<std::size_t>(pairs.ranks())));
+    all[i] = same ? all[i - 1] : pairs.width(pairs.places(rest, ranks[i]));
   }
   return all;
 }
 
 /// Returns what ranks send to the switches of the outermost level and get back, each its share of the vector. Units
 /// have as many shares as the one with most ranks, so that a rank of a smaller one may have several.
-std::vector<Sequence> CountedCollectives::switches(const std::vector<int>& ranks, LinkTables& tables) const {
+std::vector<Sequence> CountedCollectives::switches(const std::vector<int>& ranks, LinkTables& tables) {
   const Route route = this->route(ranks.front());
-  const auto in_unit = [&](int rank, const std::vector<int>& of) {
-    return std::count_if(of.begin(), of.end(),
-                         [&](int other) { return unit(route.level - 1, other) == unit(route.level - 1, rank); });
-  };
+  const std::map<int, int>& leaving = this->leaving(route.level - 1);
+  const std::map<int, int> inside = ranks_by_unit(ranks, route.level - 1);
   std::vector<Sequence> all;
-  for (const int rank : ranks) {
-    double sharing = 0;  // ranks of the unit in collectives that leave it
-    for (const auto& others : collectives_)
-      if (const auto inside = in_unit(rank, others); inside < std::ssize(others))
-        sharing += static_cast<double>(inside);
-    const auto own = in_unit(rank, ranks), shares = (route.inside + own - 1) / own;
-    const int link = tables.number({route.level, std::max(1.0, sharing), true});
+  for (const auto& [unit, own] : inside) {
+    const auto found = leaving.find(unit);
+    const double sharing = found == leaving.end() ? 1 : found->second;
+    const int shares = (route.inside + own - 1) / own, link = tables.number({route.level, sharing, true});
     add_slower(all, {{link, 2, static_cast<double>(shares) / route.inside}});
   }
   return all;
+}
+
+/// Returns how many ranks of a collective each unit of a level holds.
+std::map<int, int> CountedCollectives::ranks_by_unit(const std::vector<int>& ranks, int level) const {
+  std::map<int, int> all;
+  for (const int rank : ranks) ++all[unit(level, rank)];
+  return all;
+}
+
+/// Returns, by unit of a level, how many ranks it holds of collectives that leave it.
+const std::map<int, int>& CountedCollectives::leaving(int level) {
+  const auto [known, added] = leaving_.try_emplace(level);
+  for (const auto& ranks : collectives_)
+    for (const auto& [unit, inside] : added ? ranks_by_unit(ranks, level) : std::map<int, int>())
+      if (inside < std::ssize(ranks)) known->second[unit] += inside;
+  return known->second;
 }
 
 void CountedCollectives::add_way(const std::vector<int>& ranks, const std::vector<int>& widths,

@@ -57,7 +57,9 @@ class CountedCollectives {
   const Traffic& traffic(const CollectiveOption& way);
   std::vector<LinkUse> uses(const CollectiveRound& round, const LinkBytes& links, int rank, int width,
                             LinkTables& tables) const;
-  std::vector<Sequence> switches(const std::vector<int>& ranks, LinkTables& tables) const;
+  std::vector<Sequence> switches(const std::vector<int>& ranks, LinkTables& tables);
+  std::map<int, int> ranks_by_unit(const std::vector<int>& ranks, int level) const;
+  const std::map<int, int>& leaving(int level);
   void add_way(const std::vector<int>& ranks, const std::vector<int>& widths, const CollectiveOption& way,
                LinkTables& tables);
 
@@ -65,6 +67,7 @@ class CountedCollectives {
   Verb verb_;
   std::vector<std::vector<int>> collectives_;
   std::map<int, std::size_t> number_;                                    // of the collective of each rank
+  std::map<int, std::map<int, int>> leaving_;                            // by level
   std::map<std::size_t, LinkTables> known_;                              // the options of a collective of one byte
   std::map<std::pair<CollectiveAlgorithm, LevelUse>, Traffic> traffic_;  // by way
 };

@@ -3,9 +3,7 @@
 #include "partita/base/grid.hpp"
 #include "partita/strategies/machine/machine.hpp"
 
-#include <algorithm>
 #include <compare>
-#include <vector>
 
 namespace partita {
 

@@ -51,8 +51,9 @@ std::vector<int> representatives_with(const Grid& grid, AxisSet every, Middle&& 
 bool straddles(const Grid& grid, const Machine& machine) {
   for (const Level& level : machine.levels) {
     const auto unit = static_cast<int>(level.ranks.value);
-    if (unit == 0 || unit >= grid.size()) continue;
-    if (grid.first_rank() % unit != 0) return true;
+    const int first = grid.first_rank(), last = first + grid.size() - 1;
+    if (unit == 0 || first / unit == last / unit) continue;
+    if (first % unit != 0) return true;
     for (int axis = 0; axis < grid.axes(); ++axis)
       if (const int block = grid.stride(axis) * grid.extent(axis); unit % block != 0 && block % unit != 0) return true;
   }

@@ -3,6 +3,7 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
+#include "src/model/operators.hpp"
 #include "strategies/planner/grid_search.hpp"
 #include "strategies/planner/layout_alternatives.hpp"
 #include "strategies/planner/short_rules.hpp"
@@ -74,11 +75,21 @@ std::vector<Grid> other_orders(const Grid& grid) {
   return all;
 }
 
+/// True if an operator reads the order of the grid's axes: normalization over a number of ranks takes the last ones.
+bool reads_order(const Model& model) {
+  const auto& layers = model.layers();
+  return std::any_of(layers.begin(), layers.end(), [](const auto& layer) {
+    const auto* const norm = dynamic_cast<const BatchNormOperator*>(layer.op.get());
+    return norm != nullptr && norm->norm().statistics == Statistics::ranks;
+  });
+}
+
 /// Brings the axes of the grid into the fastest order that fits.
 void choose_order(Planned& planned, const SearchContext& context, Index limit) {
   constexpr int most_axes = 3;
-  if (planned.strategy.grid().axes() > most_axes) return;
+  if (planned.strategy.grid().axes() > most_axes || reads_order(context.model)) return;
   for (const Grid& grid : other_orders(planned.strategy.grid())) {
+    if (context.time_is_up()) return;
     const Strategy other = planned.strategy.on(grid);
     const Plan plan = context.bind(other);
     const double most = planned.cost.seconds * (1 - least_saving_of_plan);
@@ -89,8 +100,8 @@ void choose_order(Planned& planned, const SearchContext& context, Index limit) {
   }
 }
 
-/// Improves the layouts of groups as long as that helps and there is time, and chooses who updates the weights, how
-/// products run and in which order the axes are. The result has short rules. Returns false if the time was up.
+/// Improves the layouts of groups as long as that helps and there is time, and chooses who updates the weights and how
+/// products run. The result has short rules. Returns false if the time was up.
 bool improve(Planned& planned, const SearchContext& context, Index limit) {
   constexpr int most_rounds = 8;
   planned.strategy = with_short_rules(context.model, planned.strategy);
@@ -103,7 +114,6 @@ bool improve(Planned& planned, const SearchContext& context, Index limit) {
     planned = std::move(*next);
   }
   add_products(planned, context, limit);
-  choose_order(planned, context, limit);
   choose_update(planned, context, limit);  // again: products may leave other weights to update
   return true;
 }
@@ -131,14 +141,17 @@ std::vector<Planned> with_channels(const Planned& found, const SearchContext& co
   const bool convolves = std::any_of(layers.begin(), layers.end(),
                                      [](const auto& layer) { return layer.op->kernel_kind() == KernelKind::conv; });
   if (convolves) return {};
+  const Index limit = memory_limit(options, context.machine);
   const int ranks = found.strategy.grid().size(), stages = static_cast<int>(found.strategy.grids().size());
   std::vector<Planned> all;
   const auto add = [&](const std::string& grid, const char* output) {
+    if (context.time_is_up()) return;
     Strategy strategy(grid);
     strategy.layer("*", {.output = output}).optimizer_state(found.strategy.optimizer_state());
-    if (stages > 1) strategy.stages(stages).schedule(found.strategy.schedule(), found.strategy.microbatches());
+    if (stages > 1) strategy.stages(stages);
+    strategy.schedule(found.strategy.schedule(), found.strategy.microbatches());
     try {
-      Strategy placed = place_stages(context.model, strategy, context.workload, context.machine, context.times);
+      Strategy placed = place_stages(context.model, strategy, context.workload, context.machine, context.times, limit);
       Cost cost = context.pricer->cost(context.bind(placed));
       all.push_back({std::move(placed), std::move(cost)});
     } catch (const Error&) {  // a layer refuses it
@@ -228,6 +241,8 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
   std::stable_sort(found.begin(), found.end(), faster);
   found.erase(std::unique(found.begin(), found.end(), alike), found.end());
   std::vector<Planned> best = fastest_of_kinds(model, std::move(found), options.best);
+  for (Planned& each : best) choose_order(each, context, memory_limit(options, machine));
+  std::stable_sort(best.begin(), best.end(), faster);
   unfinished.not_improved = std::min(unfinished.not_improved, static_cast<int>(best.size()));
   if (options.unfinished && (unfinished.candidates > 0 || unfinished.not_improved > 0)) options.unfinished(unfinished);
   return best;

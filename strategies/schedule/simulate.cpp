@@ -32,27 +32,6 @@ ScheduleTimes equal_times(int groups, int a_stage, const GroupTimes& stage, doub
 
 namespace {
 
-/// When links are busy. Stages are simulated one after the other, so transfers do not come in the order of their times;
-/// one may take the time before another that is known already.
-class BusyTimes {
- public:
-  /// Returns when they are free for some seconds, not before `ready`.
-  double gap(double ready, double seconds) const {
-    for (const auto& [from, to] : spans_) {
-      if (ready + seconds <= from) break;
-      ready = std::max(ready, to);
-    }
-    return ready;
-  }
-  void take(double from, double to) {
-    const std::pair span(from, to);
-    spans_.insert(std::upper_bound(spans_.begin(), spans_.end(), span), span);
-  }
-
- private:
-  std::vector<std::pair<double, double>> spans_;  // ascending
-};
-
 /// Runs the lists: each stage as far as it can go, then the next stage.
 class Simulator {
  public:
@@ -68,7 +47,7 @@ class Simulator {
         clocks_(schedule.stages.size(), 0),
         sent_(dependencies_.transfers() ? clocks_.size() : 0),
         leaving_(clocks_.size()),
-        arriving_(clocks_.size()),
+        free_(clocks_.size() * clocks_.size(), 0),
         last_(schedule.stages.size(), -1),
         causes_(schedule.stages.size()) {
     if (!keeps) return;
@@ -118,7 +97,7 @@ class Simulator {
     double start = clocks_[stage];
     Cause cause = last_[stage] < 0 ? Cause{} : Cause{static_cast<int>(stage), last_[stage]};
     bool ready = true;
-    BusyTimes* links = nullptr;  // by which a transfer arrives that ends here
+    double* links = nullptr;  // of a transfer that ends here: when they are free
     TransferTime transfer;
     dependencies_.each(action, [&](const Action& before) {
       const Done& done = done_[dependencies_.index(before)];
@@ -126,12 +105,11 @@ class Simulator {
       if (!ready) return;
       const bool crosses = done.stage != static_cast<int>(stage) && (action.is_compute() || action.is_transfer());
       if (crosses) transfer = transfer_time(action.group, before.group, action.replica);
-      if (crosses && action.is_transfer()) links = &arriving(stage, transfer.level);
-      double begin = done.end;
-      if (links != nullptr) begin = links->gap(std::max(clocks_[stage], done.end), transfer.seconds - transfer.latency);
-      if (const double arrival = begin + (crosses ? transfer.seconds : 0); arrival > start) {
+      if (crosses && action.is_transfer()) links = &free(done.stage, stage);
+      const double posted = links != nullptr ? std::max(clocks_[stage], *links) : 0;
+      if (const double arrival = std::max(posted, done.end) + (crosses ? transfer.seconds : 0); arrival > start) {
         start = arrival;
-        if (begin <= done.end) cause = {done.stage, done.position};
+        if (posted <= done.end) cause = {done.stage, done.position};
       }
     });
     each_unended_send(stage, action, [&](const Action& received) {
@@ -145,7 +123,7 @@ class Simulator {
     if (action.kind == Action::Kind::send_output || action.kind == Action::Kind::send_gradient)
       start = leave(stage, start, transfer_time(action.peer, action.group, action.replica));
     const double end = start + times_.of(action);
-    if (links != nullptr) links->take(end - transfer.seconds, end - transfer.latency);
+    if (links != nullptr) *links = end - transfer.latency;
     if (!sent_.empty()) note_sends(stage, action);
     if (!action.is_transfer()) {
       clocks_[stage] = end;
@@ -212,13 +190,8 @@ class Simulator {
     return start;
   }
 
-  /// The links of a level by which transfers arrive at a stage.
-  BusyTimes& arriving(std::size_t stage, int level) {
-    auto& levels = arriving_[stage];
-    const auto at = static_cast<std::size_t>(level);
-    if (levels.size() <= at) levels.resize(at + 1);
-    return levels[at];
-  }
+  /// When the links from one stage to another are free.
+  double& free(int from, std::size_t to) { return free_[static_cast<std::size_t>(from) * clocks_.size() + to]; }
 
   Wait wait(int stage) const {
     const Action& at = schedule_.stages[stage][heads_[stage]];
@@ -269,12 +242,12 @@ class Simulator {
   Dependencies dependencies_;
   std::vector<Done> done_;
   Heads heads_;
-  std::vector<double> clocks_;                    // by stage: the end of its last action that was not a transfer
-  std::vector<std::vector<Action>> sent_;         // by stage: sends that it has not waited for; empty without transfers
-  std::vector<std::vector<double>> leaving_;      // by stage and level: when its last transfer has left
-  std::vector<std::vector<BusyTimes>> arriving_;  // by stage and level
-  std::vector<int> last_;                         // by stage: that action's position
-  std::vector<std::vector<Cause>> causes_;        // by stage and position
+  std::vector<double> clocks_;                // by stage: the end of its last action that was not a transfer
+  std::vector<std::vector<Action>> sent_;     // by stage: sends that it has not waited for; empty without transfers
+  std::vector<std::vector<double>> leaving_;  // by stage and level: when its last transfer has left
+  std::vector<double> free_;                  // by sending and receiving stage: see free()
+  std::vector<int> last_;                     // by stage: that action's position
+  std::vector<std::vector<Cause>> causes_;    // by stage and position
   Simulation result_;
 };
 

@@ -187,6 +187,7 @@ class RankTrace {
     const auto me = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
     const auto bytes = static_cast<double>(item.traffic.bytes) / static_cast<double>(item.traffic.messages);
     const CollectiveOption& option = *rates.cheapest(movement).option;
+    if (option.levels == LevelUse::in_network) broken("switches that add are no part of simgrid_machine()");
     for (Index call = 0; call < item.traffic.messages; ++call)
       for (const auto& round : CollectiveRounds(item.verb, option, machine_, ranks, bytes).of(me))
         for (double time = 0; time < round.times; ++time) {

@@ -134,6 +134,16 @@ def sums_of_stages():
         check(f"sums of two stages, {kind}, {microbatches} microbatches: simulated {off:+.1%}", abs(off) < 0.01, content)
 
 
+def outputs_that_all_ranks_need():
+    """An output that every rank of the next stage needs goes out once per rank; its gradient comes back once."""
+    text = PIPELINE.format("1f1b").replace("data=2", "c=4").replace("N@data", "C@c").replace("stages = 8", "stages = 4")
+    partita("simulate", "--machine", MACHINES / "lassen.toml", "--out", "replay", "--json", "results.json", "--strategy",
+            write("whole.toml", text.replace("microbatches = 32", "microbatches = 1")), *MLP)
+    content = read_json("results.json")
+    off = content["simulated"] / content["predicted"] - 1
+    check(f"outputs that all ranks need: simulated {off:+.1%}", abs(off) < 0.01, content)
+
+
 def large_messages():
     """Messages of more than 2^31 - 1 bytes take bytes / bandwidth. Only communication takes time on this machine."""
     for width in (8192, 32768, 40000):  # messages of 0.3, 4 and 6 GiB
@@ -180,4 +190,4 @@ def errors():
 
 assert shutil.which("smpirun"), "this test needs smpirun; on Debian: apt-get install libsimgrid-dev"
 run_parts(without_simgrid, errors, large_messages, a_large_difference_is_noted, a_wrong_machine_is_noticed, prices_hold,
-          sums_of_stages)
+          sums_of_stages, outputs_that_all_ranks_need)

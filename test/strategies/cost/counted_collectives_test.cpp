@@ -3,6 +3,7 @@
 // byte that is added takes 3 ns.
 #include "strategies/cost/counted_collectives.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
+#include "strategies/cost/representatives.hpp"
 
 #include "test/strategies/cost/movements.hpp"
 
@@ -72,7 +73,7 @@ TEST(CountedCollectives, OnlyThoseThatCrossShareLinks) {
 // Twice the bytes take twice as long, but for the latencies; and no link is free.
 TEST(CountedCollectives, TimesGrowWithBytes) {
   for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter, Verb::broadcast, Verb::all_to_all})
-    for (const char* text : {"n=5", "n=6", "n=9", "n=23", "n=3 c=3", "n=2 c=5", "a=2 b=3 c=3"}) {
+    for (const char* text : {"n=5", "n=6", "n=9", "n=23", "n=50", "n=3 c=3", "n=2 c=5", "a=2 b=3 c=3"}) {
       const Grid grid = Grid::parse(text);
       for (AxisSet axes = 1; axes <= grid.all(); ++axes) {
         const double once = seconds(machine, grid, axes, 0, verb, n),
@@ -82,6 +83,18 @@ TEST(CountedCollectives, TimesGrowWithBytes) {
         EXPECT_LE(twice, 2 * once * (1 + 1e-9)) << text;
       }
     }
+}
+
+// A stage may lie across nodes although it has fewer ranks than a node.
+TEST(CountedCollectives, StagesMayStraddleNodes) {
+  for (const auto& [text, first, crosses] :
+       {std::tuple("n=3", 0, false), std::tuple("n=3", 3, true), std::tuple("n=2", 2, false),
+        std::tuple("n=4", 4, false), std::tuple("n=4", 2, true), std::tuple("n=6", 0, true),
+        std::tuple("n=8", 4, false), std::tuple("n=1", 3, false)})
+    EXPECT_EQ(straddles(Grid::parse(text, first), machine), crosses) << text << " from rank " << first;
+  const CollectiveOption ring{CollectiveAlgorithm::ring, LevelUse::flat};
+  expect_seconds(seconds(machine, Grid::parse("n=3", 3), 1, 4, Verb::all_gather, n, ring),
+                 2 * (10 * us + n / 3 * 1e-8));
 }
 
 TEST(CountedCollectives, AThreadKeepsThem) {

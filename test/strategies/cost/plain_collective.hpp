@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <initializer_list>
 #include <vector>
 
@@ -55,7 +54,7 @@ struct PlainCollective {
   std::vector<PlainLevel> levels;  ///< with more than one unit, from the inside out; the last one has all p ranks
   bool innermost;                  ///< the last of them is the innermost of the machine
 
-  /// The times of all ways, in the same order for all ranks.
+  /// The times of all ways.
   std::vector<PlainTime> times(Verb verb) const {
     switch (verb) {
       case Verb::all_reduce: return all({all_reduce_flat(), {one_shot()}, all_reduce_by_levels(), {in_network()}});

@@ -10,11 +10,8 @@
 #include "test/strategies/cost/plain_kernel.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>

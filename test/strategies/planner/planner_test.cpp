@@ -266,8 +266,8 @@ TEST(Planner, LooksAsFarAsItsOptionsSay) {
   EXPECT_NE(smallest(1), smallest(8));
 }
 
-// These strategies were drawn by hand. They beat the plan when it chose products only at the end, and shared an update
-// only to save memory.
+// These strategies were drawn by hand. They beat the plan when it chose products only at the end, shared an update only
+// to save memory, and had the axis of samples first.
 TEST(Planner, SharesUpdatesAndChoosesProductsForSpeed) {
   if (short_run()) GTEST_SKIP() << long_under_sanitizer;
   const Model model =

@@ -16,8 +16,8 @@ struct GroupTimes {
 };
 
 /// The time of a transfer from one stage to another. It delays neither stage's other actions. What a stage sends over
-/// the links of one level of the machine leaves one after the other, and so arrives what it receives, but for their
-/// latencies.
+/// the links of one level of the machine leaves one after the other, and so do transfers from one stage to another, but
+/// for their latencies.
 struct TransferTime {
   double seconds = 0;
   double latency = 0;  ///< the part of `seconds` for which the links are free
