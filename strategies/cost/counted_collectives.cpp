@@ -2,8 +2,8 @@
 //
 //     a round    = the slowest of its levels: the rank's messages on its own link to that level, and those of all ranks
 //                  of its unit on the links that they share
-//     a phase    = the slowest rank's rounds, one after the other. A rank waits for its own partners, not for those that
-//                  these have waited for, so this is too low where delays are handed on.
+//     a phase    = the slowest rank's rounds, one after the other. A rank waits for its own partners, but not for those
+//                  for whom these have waited, so this is too low where delays are handed on.
 //     a way      = its phases, one after the other; by levels there is one for each level and direction
 #include "strategies/cost/counted_collectives.hpp"
 
