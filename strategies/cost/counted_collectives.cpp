@@ -169,12 +169,12 @@ const CountedCollectives::Traffic& CountedCollectives::traffic(const CollectiveO
     for (std::size_t me = 0; me < all.size(); ++me)
       for (const auto& [round, place] : all[me]) {
         LinkBytes& links = known->second[{round.phase, place}];
-        const auto add = [&](const std::vector<SizedMessage>& messages, double InOut::*bytes) {
+        const auto add = [&](const std::vector<SizedMessage>& messages, Sizes InOut::*sizes) {
           for (const SizedMessage& message : messages) {
             const int farthest = machine_.level_of(ranks[me], message.peer);
-            links.of_rank[{farthest, ranks[me]}].*bytes += message.bytes;
+            ++(links.of_rank[{farthest, ranks[me]}].*sizes)[message.bytes];
             for (int level = farthest; level > 0; --level)
-              links.of_unit[{level, unit(level - 1, ranks[me])}].*bytes += message.bytes;
+              ++(links.of_unit[{level, unit(level - 1, ranks[me])}].*sizes)[message.bytes];
           }
         };
         add(round.sent, &InOut::sent);
@@ -182,6 +182,13 @@ const CountedCollectives::Traffic& CountedCollectives::traffic(const CollectiveO
       }
   }
   return known->second;
+}
+
+/// Returns the bytes that links carry until one of their messages has passed, if all share them fairly.
+double CountedCollectives::shared(const Sizes& messages, double bytes) {
+  double all = 0;
+  for (const auto& [size, count] : messages) all += count * std::min(size, bytes);
+  return all;
 }
 
 /// Returns what a rank waits for in a round. A message is as slow as the slower one of its two ends.
@@ -192,16 +199,17 @@ std::vector<LinkUse> CountedCollectives::uses(const CollectiveRound& round, cons
     bool messages = false;
   };
   std::map<int, OfLevel> levels;
-  const auto add = [&](const std::vector<SizedMessage>& messages, double InOut::*near, double InOut::*far) {
+  const auto add = [&](const std::vector<SizedMessage>& messages, Sizes InOut::*near, Sizes InOut::*far) {
     for (const SizedMessage& message : messages) {
       const int farthest = machine_.level_of(rank, message.peer);
       levels[farthest].messages = true;
-      for (const auto& [end, bytes] : {std::pair(rank, near), std::pair(message.peer, far)}) {
+      for (const auto& [end, sizes] : {std::pair(rank, near), std::pair(message.peer, far)}) {
         OfLevel& here = levels[farthest];
-        here.of_rank = std::max(here.of_rank, links.of_rank.at({farthest, end}).*bytes);
-        for (int level = farthest; level > 0; --level)
-          levels[level].of_unit =
-              std::max(levels[level].of_unit, links.of_unit.at({level, unit(level - 1, end)}).*bytes);
+        here.of_rank = std::max(here.of_rank, shared(links.of_rank.at({farthest, end}).*sizes, message.bytes));
+        for (int level = farthest; level > 0; --level) {
+          const Sizes& all = links.of_unit.at({level, unit(level - 1, end)}).*sizes;
+          levels[level].of_unit = std::max(levels[level].of_unit, shared(all, message.bytes));
+        }
       }
     }
   };

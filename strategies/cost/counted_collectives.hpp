@@ -40,11 +40,13 @@ class CountedCollectives {
     int place = 0;  ///< its number in its phase
   };
   using Rounds = std::vector<std::vector<Timed>>;  // by rank of a collective
+  /// Messages over links that share them fairly: how many there are of each size in bytes.
+  using Sizes = std::map<double, int>;
   struct InOut {
-    double sent = 0, received = 0;
+    Sizes sent, received;
   };
-  /// The bytes that pass links at a time: by level, the one of a rank, and those that the ranks of a unit of the level
-  /// below share.
+  /// The messages that pass links at a time: by level, the link of a rank, and those that the ranks of a unit of the
+  /// level below share.
   struct LinkBytes {
     std::map<std::pair<int, int>, InOut> of_rank, of_unit;
   };
@@ -55,6 +57,7 @@ class CountedCollectives {
   Rounds rounds(const std::vector<int>& ranks, const CollectiveOption& way) const;
   void align(const std::vector<int>& ranks, Rounds& all) const;
   const Traffic& traffic(const CollectiveOption& way);
+  static double shared(const Sizes& messages, double bytes);
   std::vector<LinkUse> uses(const CollectiveRound& round, const LinkBytes& links, int rank, int width,
                             LinkTables& tables) const;
   std::vector<Sequence> switches(const std::vector<int>& ranks, LinkTables& tables);

@@ -90,13 +90,16 @@ void choose_order(Planned& planned, const SearchContext& context, Index limit) {
   if (planned.strategy.grid().axes() > most_axes || reads_order(context.model)) return;
   for (const Grid& grid : other_orders(planned.strategy.grid())) {
     if (context.time_is_up()) return;
-    const Strategy other = planned.strategy.on(grid);
-    const Plan plan = context.bind(other);
-    const double most = planned.cost.seconds * (1 - least_saving_of_plan);
-    if (context.pricer->step_at_least(plan).seconds >= most) continue;
-    Cost cost = context.pricer->cost(plan);
-    if (cost.seconds < most && cost.memory.total <= limit)
-      planned = {other, std::move(cost), std::move(planned.choices)};
+    try {
+      const Strategy other = planned.strategy.on(grid);
+      const Plan plan = context.bind(other);
+      const double most = planned.cost.seconds * (1 - least_saving_of_plan);
+      if (context.pricer->step_at_least(plan).seconds >= most) continue;
+      Cost cost = context.pricer->cost(plan);
+      if (cost.seconds < most && cost.memory.total <= limit)
+        planned = {other, std::move(cost), std::move(planned.choices)};
+    } catch (const Error&) {  // a layer refuses this order
+    }
   }
 }
 

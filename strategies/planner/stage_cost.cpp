@@ -3,7 +3,8 @@
 //
 //     seconds = sum[end] - sum[first] + busy part of the transfers across its two boundaries
 //
-// and makespan() simulates the schedule with these times, as CostFormula does for a bound plan.
+// and makespan() simulates the schedule with these times, as CostFormula does for a bound plan. A gradient counts as
+// long as its output, though a replicated output is sent more often; the price of the bound plan tells them apart.
 #include "strategies/planner/stage_cost.hpp"
 
 #include "partita/strategies/plan/memory.hpp"

@@ -98,6 +98,9 @@ class NothingFits : public Error {
 ///     sharded optimizer, recomputation, more microbatches
 ///                                     if the memory limit requires it, alone and together
 ///     layouts of groups of layers     others are priced one by one, and what is faster is taken
+///     channels in all layers          of models without convolutions, on the stages of the fastest, with the products
+///                                     that are chosen for the machine
+///     orders of the grid's axes       of the strategies that are returned, if there are three axes or fewer
 ///
 /// The search is best-first. Candidates are ordered by a lower bound that counts only computation. The most promising
 /// ones get a cost estimate from their layers, redistributions and gradient sums. The best of these are bound and
