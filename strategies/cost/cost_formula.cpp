@@ -73,11 +73,14 @@ class CostFormula::Parts {
     cost.layers = layers_of(terms_.replicas.front(), priced);
     if (terms_.replicas.size() > 1) cost.second_layers = layers_of(terms_.replicas.back(), priced);
     cost.transfers = priced.replicas.front().transfers;
-    std::call_once(worst_ranks_once_, [&] { worst_ranks_ = worst_ranks(plan_); });
-    cost.memory = worst_ranks_.memory;
-    cost.memory_rank = worst_ranks_.memory_rank;
-    cost.traffic = worst_ranks_.traffic;
-    cost.sent = worst_ranks_.sent;
+    std::call_once(of_ranks_once_, [&] {
+      fullest_ = fullest_rank(plan_);
+      traffic_ = most_traffic(plan_);
+    });
+    cost.memory = fullest_.memory;
+    cost.memory_rank = fullest_.rank;
+    cost.traffic = traffic_.traffic;
+    cost.sent = traffic_.sent;
     return cost;
   }
 
@@ -263,8 +266,9 @@ class CostFormula::Parts {
   GroupGraph graph_;
   bool splits_backward_;
   PlanTerms terms_;
-  mutable std::once_flag worst_ranks_once_;
-  mutable WorstRanks worst_ranks_;
+  mutable std::once_flag of_ranks_once_;
+  mutable FullestRank fullest_;
+  mutable MostTraffic traffic_;
 };
 
 CostFormula::CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times)

@@ -123,7 +123,7 @@ Route CountedCollectives::route(int rank) const {
 }
 
 /// Gives each round its place: a rank's rounds follow each other, and a message is in the same place at both ends.
-void CountedCollectives::align(const std::vector<int>& ranks, Rounds& all) const {
+void CountedCollectives::align(Rounds& all) {
   std::vector<std::map<std::pair<int, int>, std::vector<Timed*>>> received(all.size());  // by phase and sender
   for (std::size_t me = 0; me < all.size(); ++me)
     for (Timed& each : all[me])
@@ -138,10 +138,10 @@ void CountedCollectives::align(const std::vector<int>& ranks, Rounds& all) const
       std::map<std::pair<int, int>, std::size_t> sent;  // so far, by phase and receiver
       for (std::size_t i = 0; i < all[me].size(); ++i) {
         Timed& mine = all[me][i];
-        if (i > 0 && all[me][i - 1].round.phase == mine.round.phase) at_least(mine, all[me][i - 1].place + 1);
+        const int phase = mine.round.phase;
+        if (i > 0 && all[me][i - 1].round.phase == phase) at_least(mine, all[me][i - 1].place + 1);
         for (const SizedMessage& message : mine.round.sent) {
-          const auto to = std::lower_bound(ranks.begin(), ranks.end(), message.peer) - ranks.begin();
-          Timed& other = *received[to].at({mine.round.phase, ranks[me]})[sent[{mine.round.phase, message.peer}]++];
+          Timed& other = *received[message.peer].at({phase, static_cast<int>(me)})[sent[{phase, message.peer}]++];
           at_least(other, mine.place);
           at_least(mine, other.place);
         }
@@ -150,13 +150,33 @@ void CountedCollectives::align(const std::vector<int>& ranks, Rounds& all) const
   }
 }
 
-CountedCollectives::Rounds CountedCollectives::rounds(const std::vector<int>& ranks,
-                                                      const CollectiveOption& way) const {
+/// Returns which ranks share the units of each level. Collectives that are alike in this have the same rounds.
+std::vector<int> CountedCollectives::shape(const std::vector<int>& ranks) const {
+  std::vector<int> units;  // by level and rank, numbered from the first one's
+  for (int level = 0; level < std::ssize(machine_.levels) && machine_.levels[level].ranks.value > 0; ++level)
+    for (const int rank : ranks) units.push_back(unit(level, rank) - unit(level, ranks.front()));
+  return units;
+}
+
+const CountedCollectives::Rounds& CountedCollectives::rounds(const std::vector<int>& ranks,
+                                                             const CollectiveOption& way) {
+  const bool flat = way.levels == LevelUse::flat;  // takes no notice of units
+  const auto [known, added] =
+      rounds_.try_emplace({{way.algorithm, way.levels}, flat ? std::vector<int>() : shape(ranks)}, ranks.size());
+  Rounds& all = known->second;
+  if (!added) return all;
   CollectiveRounds rounds(verb_, way, machine_, ranks, 1, most_distances);
-  Rounds all(ranks.size());
+  const auto to_indices = [&](std::vector<SizedMessage>& messages) {
+    for (auto& each : messages)
+      each.peer = static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), each.peer) - ranks.begin());
+  };
   for (std::size_t me = 0; me < ranks.size(); ++me)
-    for (CollectiveRound& round : rounds.of(static_cast<int>(me))) all[me].push_back({std::move(round), 0});
-  align(ranks, all);
+    for (CollectiveRound& round : rounds.of(static_cast<int>(me))) {
+      to_indices(round.sent);
+      to_indices(round.received);
+      all[me].push_back({std::move(round), 0});
+    }
+  align(all);
   return all;
 }
 
@@ -165,13 +185,13 @@ const CountedCollectives::Traffic& CountedCollectives::traffic(const CollectiveO
   const auto [known, added] = traffic_.try_emplace({way.algorithm, way.levels});
   if (!added) return known->second;
   for (const auto& ranks : collectives_) {
-    const Rounds all = rounds(ranks, way);
+    const Rounds& all = rounds(ranks, way);
     for (std::size_t me = 0; me < all.size(); ++me)
       for (const auto& [round, place] : all[me]) {
         LinkBytes& links = known->second[{round.phase, place}];
         const auto add = [&](const std::vector<SizedMessage>& messages, Sizes InOut::*sizes) {
           for (const SizedMessage& message : messages) {
-            const int farthest = machine_.level_of(ranks[me], message.peer);
+            const int farthest = machine_.level_of(ranks[me], ranks[message.peer]);
             ++(links.of_rank[{farthest, ranks[me]}].*sizes)[message.bytes];
             for (int level = farthest; level > 0; --level)
               ++(links.of_unit[{level, unit(level - 1, ranks[me])}].*sizes)[message.bytes];
@@ -192,7 +212,8 @@ double CountedCollectives::shared(const Sizes& messages, double bytes) {
 }
 
 /// Returns what a rank waits for in a round. A message is as slow as the slower one of its two ends.
-std::vector<LinkUse> CountedCollectives::uses(const CollectiveRound& round, const LinkBytes& links, int rank, int width,
+std::vector<LinkUse> CountedCollectives::uses(const CollectiveRound& round, const LinkBytes& links,
+                                              const std::vector<int>& ranks, std::size_t me, int width,
                                               LinkTables& tables) const {
   struct OfLevel {
     double of_rank = 0, of_unit = 0;
@@ -201,9 +222,9 @@ std::vector<LinkUse> CountedCollectives::uses(const CollectiveRound& round, cons
   std::map<int, OfLevel> levels;
   const auto add = [&](const std::vector<SizedMessage>& messages, Sizes InOut::*near, Sizes InOut::*far) {
     for (const SizedMessage& message : messages) {
-      const int farthest = machine_.level_of(rank, message.peer);
+      const int rank = ranks[me], peer = ranks[message.peer], farthest = machine_.level_of(rank, peer);
       levels[farthest].messages = true;
-      for (const auto& [end, sizes] : {std::pair(rank, near), std::pair(message.peer, far)}) {
+      for (const auto& [end, sizes] : {std::pair(rank, near), std::pair(peer, far)}) {
         OfLevel& here = levels[farthest];
         here.of_rank = std::max(here.of_rank, shared(links.of_rank.at({farthest, end}).*sizes, message.bytes));
         for (int level = farthest; level > 0; --level) {
@@ -270,14 +291,14 @@ const std::map<int, int>& CountedCollectives::leaving(int level) {
 void CountedCollectives::add_way(const std::vector<int>& ranks, const std::vector<int>& widths,
                                  const CollectiveOption& way, LinkTables& tables) {
   const Traffic& traffic = this->traffic(way);
-  const Rounds all = rounds(ranks, way);
+  const Rounds& all = rounds(ranks, way);
   std::map<int, std::vector<Sequence>> phases;
   CollectiveOption option = way;
   for (std::size_t me = 0; me < all.size(); ++me) {
     std::map<int, Sequence> mine;
     double combined = 0;
     for (const auto& [round, place] : all[me]) {
-      append(mine[round.phase], uses(round, traffic.at({round.phase, place}), ranks[me], widths[me], tables));
+      append(mine[round.phase], uses(round, traffic.at({round.phase, place}), ranks, me, widths[me], tables));
       combined += round.combined * round.times;
     }
     option.combined = std::max(option.combined, combined);

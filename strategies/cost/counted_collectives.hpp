@@ -39,7 +39,8 @@ class CountedCollectives {
     CollectiveRound round;
     int place = 0;  ///< its number in its phase
   };
-  using Rounds = std::vector<std::vector<Timed>>;  // by rank of a collective
+  using Rounds = std::vector<std::vector<Timed>>;  // by rank of a collective; peers are indices into its ranks
+  using Way = std::pair<CollectiveAlgorithm, LevelUse>;
   /// Messages over links that share them fairly: how many there are of each size in bytes.
   using Sizes = std::map<double, int>;
   struct InOut {
@@ -54,12 +55,13 @@ class CountedCollectives {
 
   int unit(int level, int rank) const;
   std::vector<int> widths(const std::vector<int>& ranks) const;
-  Rounds rounds(const std::vector<int>& ranks, const CollectiveOption& way) const;
-  void align(const std::vector<int>& ranks, Rounds& all) const;
+  std::vector<int> shape(const std::vector<int>& ranks) const;
+  const Rounds& rounds(const std::vector<int>& ranks, const CollectiveOption& way);
+  static void align(Rounds& all);
   const Traffic& traffic(const CollectiveOption& way);
   static double shared(const Sizes& messages, double bytes);
-  std::vector<LinkUse> uses(const CollectiveRound& round, const LinkBytes& links, int rank, int width,
-                            LinkTables& tables) const;
+  std::vector<LinkUse> uses(const CollectiveRound& round, const LinkBytes& links, const std::vector<int>& ranks,
+                            std::size_t me, int width, LinkTables& tables) const;
   std::vector<Sequence> switches(const std::vector<int>& ranks, LinkTables& tables);
   std::map<int, int> ranks_by_unit(const std::vector<int>& ranks, int level) const;
   const std::map<int, int>& leaving(int level);
@@ -69,10 +71,11 @@ class CountedCollectives {
   Machine machine_;  // its levels alone
   Verb verb_;
   std::vector<std::vector<int>> collectives_;
-  std::map<int, std::size_t> number_;                                    // of the collective of each rank
-  std::map<int, std::map<int, int>> leaving_;                            // by level
-  std::map<std::size_t, LinkTables> known_;                              // the options of a collective of one byte
-  std::map<std::pair<CollectiveAlgorithm, LevelUse>, Traffic> traffic_;  // by way
+  std::map<int, std::size_t> number_;          // of the collective of each rank
+  std::map<int, std::map<int, int>> leaving_;  // by level
+  std::map<std::size_t, LinkTables> known_;    // the options of a collective of one byte
+  std::map<Way, Traffic> traffic_;
+  std::map<std::pair<Way, std::vector<int>>, Rounds> rounds_;  // by way and shape
 };
 
 }  // namespace partita

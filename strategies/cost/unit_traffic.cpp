@@ -1,6 +1,7 @@
 #include "strategies/cost/unit_traffic.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 namespace partita {
@@ -22,9 +23,13 @@ struct Unit {
 /// Returns how many ranks of the unit have a peer outside of it that lies, on the grid, in the same direction as the
 /// peer at `offset` of `rank`.
 int crossing(const Grid& grid, const Unit& unit, int rank, int offset) {
+  std::array<int, max_axes> steps{};  // from a rank to its peer, by axis
+  for (int axis = 0; axis < grid.axes(); ++axis)
+    steps[axis] = grid.coordinate(rank + offset, axis) - grid.coordinate(rank, axis);
   const auto has_peer = [&](int other) {
     for (int axis = 0; axis < grid.axes(); ++axis) {
-      const int to = grid.coordinate(other, axis) + grid.coordinate(rank + offset, axis) - grid.coordinate(rank, axis);
+      if (steps[axis] == 0) continue;
+      const int to = grid.coordinate(other, axis) + steps[axis];
       if (to < 0 || to >= grid.extent(axis)) return false;
     }
     return true;

@@ -10,26 +10,39 @@
 
 namespace partita {
 
-WorstRanks worst_ranks(const Plan& plan) {
-  WorstRanks worst;
+namespace {
+
+/// Calls visit(program, rank) for each examined rank of the world.
+template <class Visit>
+void each_examined(const Plan& plan, Visit&& visit) {
   for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) {
     const Grid& grid = plan.grids[stage];
     const AxisSet symmetric = symmetric_axes(plan, stage);
     const StepProgram program(plan, stage);
-    for (const int grid_rank : representatives(grid, irregular_axes(plan, stage))) {
-      if (representative_rank(grid, grid_rank, symmetric) != grid_rank) continue;
-      const int rank = grid.first_rank() + grid_rank;
-      if (const MemoryPeak memory = replay_memory(program, rank, state_memory(plan, rank), {});
-          memory.total > worst.memory.total) {
-        worst.memory = memory;
-        worst.memory_rank = rank;
-      }
-      const RankTraffic traffic = rank_traffic(program, rank);
-      if (traffic.counted.bytes > worst.traffic.bytes) worst.traffic = traffic.counted;
-      worst.sent = std::max(worst.sent, traffic.sent);
-    }
+    for (const int rank : representatives(grid, irregular_axes(plan, stage)))
+      if (representative_rank(grid, rank, symmetric) == rank) visit(program, grid.first_rank() + rank);
   }
-  return worst;
+}
+
+}  // namespace
+
+FullestRank fullest_rank(const Plan& plan) {
+  FullestRank fullest;
+  each_examined(plan, [&](const StepProgram& program, int rank) {
+    const MemoryPeak memory = replay_memory(program, rank, state_memory(plan, rank), {});
+    if (memory.total > fullest.memory.total) fullest = {memory, rank};
+  });
+  return fullest;
+}
+
+MostTraffic most_traffic(const Plan& plan) {
+  MostTraffic most;
+  each_examined(plan, [&](const StepProgram& program, int rank) {
+    const RankTraffic traffic = rank_traffic(program, rank);
+    if (traffic.counted.bytes > most.traffic.bytes) most.traffic = traffic.counted;
+    most.sent = std::max(most.sent, traffic.sent);
+  });
+  return most;
 }
 
 }  // namespace partita

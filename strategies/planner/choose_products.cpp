@@ -4,6 +4,7 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "strategies/cost/piece_cost.hpp"
 #include "strategies/cost/plan_pricer.hpp"
+#include "strategies/cost/worst_ranks.hpp"
 #include "strategies/declare/rule_values.hpp"
 #include "strategies/plan/bind.hpp"
 #include "strategies/plan/layer_ops.hpp"
@@ -34,8 +35,13 @@ const Layout& arriving(const LayerPlan& layer) {
   return steps.empty() ? layer->at.x.front() : steps.front().from;
 }
 
+/// Returns the axes that cut the channels.
 AxisList channel_axes(const Layout& layout) {
-  return layout.shape().has('C') ? layout.axes(layout.shape().find('C')) : AxisList{};
+  AxisList axes;
+  if (!layout.shape().has('C')) return axes;
+  for (const int axis : layout.axes(layout.shape().find('C')))
+    if (layout.grid().extent(axis) > 1) axes.push_back(axis);
+  return axes;
 }
 
 /// True if the input or the output of the layer is cut by channels, and something of its products travels. If not, the
@@ -258,8 +264,8 @@ class ProductSearch {
     const StepCost taken = pricer_.step(plan);
     if (taken.seconds >= most) return false;
     if (memory_limit_ > 0) {
-      if (!held_) held_ = pricer_.cost(plan_).memory.total;
-      const Index held = pricer_.cost(plan).memory.total;
+      if (!held_) held_ = fullest_rank(plan_).memory.total;
+      const Index held = fullest_rank(plan).memory.total;
       if (held > std::max(*held_, memory_limit_)) return false;
       held_ = held;
     }

@@ -4,6 +4,7 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
+#include "strategies/cost/worst_ranks.hpp"
 #include "strategies/planner/checkpointing.hpp"
 #include "strategies/planner/search_context.hpp"
 
@@ -197,9 +198,8 @@ class RemedySearch {
     try {
       const Variant variant = change();
       const Plan plan = bind(context_.model, placed(variant), variant.workload);
-      const Cost cost = context_.pricer->cost(plan);
-      const Index held = cost.memory.total;
-      return Remedy{variant.change, variant.workload.batch,           plan.ranks(), cost.seconds,
+      const Index held = fullest_rank(plan).memory.total;
+      return Remedy{variant.change, variant.workload.batch,           plan.ranks(), context_.pricer->step(plan).seconds,
                     held,           std::max<Index>(0, held - limit_)};
     } catch (const Error&) {
       return std::nullopt;

@@ -47,9 +47,10 @@ void choose_update(Planned& planned, const SearchContext& context, Index limit) 
   using enum Strategy::OptimizerState;
   Strategy other = planned.strategy;
   other.optimizer_state(other.optimizer_state() == sharded ? replicated : sharded);
-  Cost cost = context.pricer->cost(context.bind(other));
-  if (cost.seconds < planned.cost.seconds && cost.memory.total <= limit)
-    planned = {std::move(other), std::move(cost), std::move(planned.choices)};
+  const Plan plan = context.bind(other);
+  if (context.pricer->step(plan).seconds >= planned.cost.seconds) return;
+  Cost cost = context.pricer->cost(plan);
+  if (cost.memory.total <= limit) planned = {std::move(other), std::move(cost), std::move(planned.choices)};
 }
 
 /// Adds the products and layouts of weights that are fastest on the machine.
@@ -163,8 +164,11 @@ std::vector<Planned> with_channels(const Planned& found, const SearchContext& co
   for (int split = 2; split <= std::min({ranks, options.most_split, most_ranks_of_channels}); ++split) {
     if (split == ranks) add(fmt::format("c={}", split), "C@c");
     if (split == ranks || ranks % split != 0) continue;
-    add(fmt::format("data={} c={}", ranks / split, split), "N@data C@c");
-    add(fmt::format("c={} data={}", split, ranks / split), "N@data C@c");
+    for (const std::string& grid :
+         {fmt::format("data={} c={}", ranks / split, split), fmt::format("c={} data={}", split, ranks / split)}) {
+      add(grid, "N@data C@c");
+      add(grid, "C@c");  // some ranks repeat the work of others: where messages rule, fewer may be faster
+    }
   }
   return all;
 }
@@ -244,7 +248,10 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
   std::stable_sort(found.begin(), found.end(), faster);
   found.erase(std::unique(found.begin(), found.end(), alike), found.end());
   std::vector<Planned> best = fastest_of_kinds(model, std::move(found), options.best);
-  for (Planned& each : best) choose_order(each, context, memory_limit(options, machine));
+  for (Planned& each : best) {
+    choose_order(each, context, memory_limit(options, machine));
+    if (!context.time_is_up()) add_products(each, context, memory_limit(options, machine));
+  }
   std::stable_sort(best.begin(), best.end(), faster);
   unfinished.not_improved = std::min(unfinished.not_improved, static_cast<int>(best.size()));
   if (options.unfinished && (unfinished.candidates > 0 || unfinished.not_improved > 0)) options.unfinished(unfinished);

@@ -3,6 +3,7 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/schedule/generators.hpp"
+#include "strategies/cost/worst_ranks.hpp"
 #include "strategies/plan/bind.hpp"
 #include "strategies/plan/stages.hpp"
 #include "strategies/planner/stage_search.hpp"
@@ -18,7 +19,7 @@ PlacedStages place(const SearchContext& context, const Strategy& strategy, Index
   if (strategy.stage_count() == 1) return {strategy};
   const Plan single_stage = bind_single_stage(context, strategy);
   if (limit == 0) return partition_stages(single_stage, strategy, context, 0, affordable);
-  const auto held = [&](const Strategy& one) { return context.pricer->cost(context.bind(one)).memory.total; };
+  const auto held = [&](const Strategy& one) { return fullest_rank(context.bind(one)).memory.total; };
   return partition_within_limit(single_stage, strategy, context, limit, affordable, held);
 }
 

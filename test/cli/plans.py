@@ -55,6 +55,22 @@ def joined_axes():
     check("it costs what was printed", (words[0], words[3], words[2]) == compared(model, "apart-1.toml"), text)
 
 
+def nothing_left():
+    """Where messages rule: written strategies leave nothing to choose, and ranks may repeat the work of others."""
+    model = ["--model", "mlp", "--batch", "256", "--channels", "1024", "--size", "1", "--classes", "1000",
+             "--widths", "4096", "4096", "--machine", MACHINES / "frontier.toml"]
+    text = printed("plan", *model, "--ranks", "24", "--best", "12", "--out", "left")
+    paths = sorted(glob.glob("left-*.toml"))
+    check("several strategies", len(paths) > 5, text)
+    for path in paths:
+        words = planned(text, path)
+        check(f"{path} costs what was printed", (words[0], words[3], words[2]) == compared(model, path), text)
+    write("repeated.toml", 'grid = "c=8 data=3"\n[[layer]]\nmatch = "*"\noutput = "C@c"\n')
+    best, by_hand = float(planned(text, "left-1.toml")[0]), float(compared(model, "repeated.toml")[0])
+    check("8 of 24 ranks that work alone are not faster than what was found", best <= by_hand + 5e-4,
+          f"{best} {by_hand}")
+
+
 def curve():
     """Several numbers of ranks."""
     model = ["--model", "resnet18", "--batch", "64", *H100]
@@ -142,4 +158,4 @@ def causes():
     check("one rank has no causes", not found, found)
 
 
-run_parts(one, joined_axes, curve, limits, causes)
+run_parts(one, joined_axes, nothing_left, curve, limits, causes)

@@ -39,8 +39,7 @@ Settled settle_strategy(const Options& options, const Model& model, const Strate
   return {std::move(chosen), std::move(choices)};
 }
 
-std::string choice_note(const std::vector<ProductChoice>& choices) {
-  if (choices.empty()) return "";
+std::string print_choices(const std::vector<ProductChoice>& choices) {
   struct Alike {
     std::string rule;
     std::vector<std::string> layers;
@@ -63,7 +62,11 @@ std::string choice_note(const std::vector<ProductChoice>& choices) {
     if (!each.layers.empty())
       texts.push_back(fmt::format("{} of {} (-{:.3f} ms)", each.rule.empty() ? "no rule" : each.rule,
                                   fmt::join(each.layers, ", "), each.saved * 1e3));
-  return fmt::format("{} with {}", print_seconds(choices), fmt::join(texts, "; "));
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+std::string choice_note(const std::vector<ProductChoice>& choices) {
+  return choices.empty() ? "" : fmt::format("{} with {}", print_seconds(choices), print_choices(choices));
 }
 
 std::string short_choice_note(const std::vector<ProductChoice>& choices) {

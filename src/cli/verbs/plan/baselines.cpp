@@ -3,8 +3,8 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/cost/cost_formula.hpp"
 #include "partita/strategies/plan/bind.hpp"
-#include "partita/strategies/planner/memory_remedies.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
+#include "strategies/cost/worst_ranks.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -35,12 +35,14 @@ class BaselineKind {
     try {
       const Strategy strategy = place_stages_nearest(model_, open, workload_, files_.machine, files_.times, limit_);
       const Plan plan = bind(model_, strategy, workload_);
-      Cost cost = estimate(plan, files_.machine, files_.times);
-      const bool fits = most_held(cost, limit_).missing == 0;
-      const auto rank = [](bool fitting, double seconds) { return std::pair(!fitting, seconds); };
-      if (best_.strategy && rank(fits, cost.seconds) >= rank(best_.fits, best_.cost.seconds)) return;
+      const CostFormula formula(plan, files_.machine, files_.times);
+      const double seconds = formula.step(files_.machine).seconds;
+      const bool slower = best_.strategy && seconds >= best_.cost.seconds;
+      if (slower && best_.fits) return;
+      const bool fits = limit_ == 0 || fullest_rank(plan).memory.total <= limit_;
+      if (!fits && (slower || (best_.strategy && best_.fits))) return;
       best_.strategy = strategy;
-      best_.cost = std::move(cost);
+      best_.cost = formula.cost(files_.machine);
       best_.fits = fits;
     } catch (const Error& error) {  // it cannot run: the model has too few layers, or lacks the dimension
       if (best_.why.empty()) best_.why = error.what();

@@ -1,9 +1,9 @@
 #include "src/cli/verbs/plan/reasons.hpp"
 
 #include "partita/strategies/plan/bind.hpp"
-#include "partita/strategies/planner/memory_remedies.hpp"
 #include "src/cli/output/compared.hpp"
 #include "src/cli/verbs/plan/baselines.hpp"
+#include "strategies/cost/worst_ranks.hpp"
 #include "strategies/planner/layout_reasons.hpp"
 #include "strategies/planner/strategy_kind.hpp"
 
@@ -23,9 +23,8 @@ void print_layouts(const Planned& best, const Model& model, const Workload& work
   for (const auto& [layout, layers, second, cost, with] : reasons) {
     std::string text = "none of the others can run";
     if (!second.empty()) {
-      const Cost whole = estimate(bind(model, with, workload), files.machine, files.times);
-      text = fmt::format("{}: {}{}", second, difference(cost, best.cost),
-                         most_held(whole, limit).missing > 0 ? "; does not fit" : "");
+      const bool fits = limit == 0 || fullest_rank(bind(model, with, workload)).memory.total <= limit;
+      text = fmt::format("{}: {}{}", second, difference(cost, best.cost), fits ? "" : "; does not fit");
       if (cost.seconds < best.cost.seconds && kind_of(model, with) != kind_of(model, best.strategy))
         text += fmt::format("; this is of another kind ({})", kind_of(model, with).print());
     }

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/planner/choose_products.hpp"
 #include "partita/strategies/planner/memory_remedies.hpp"
 #include "partita/strategies/schedule/generators.hpp"
 #include "src/cli/inputs/settle_strategy.hpp"
@@ -82,18 +83,24 @@ std::vector<Planned> found_within(const Model& model, const Workload& workload, 
   }
 }
 
-/// Returns the strategy with plain names of axes, priced again if they changed. Returns it unchanged if a layer cannot
-/// run on joined axes, or if the new blocks make it slower by more than 0.1 % or need more memory.
-Planned renamed(const Planned& found, const Model& model, const Workload& workload, const MachineFiles& files) {
+/// Returns the strategy with plain names of axes, priced again if they changed. On joined axes other products may be
+/// the fastest. Returns it unchanged if a layer cannot run on them, or if the new blocks make it slower by more than
+/// 0.1 % or need more memory.
+Planned renamed(const Planned& found, const Model& model, const Workload& workload, const MachineFiles& files,
+                Index limit) {
   constexpr double worse = 1.001;
-  const Strategy strategy = with_plain_axes(found.strategy);
+  Strategy strategy = with_plain_axes(found.strategy);
   if (strategy.print() == found.strategy.print()) return found;
-  Planned renamed{strategy, {}, found.choices};
+  Planned renamed = found;
   try {
+    auto more = choose_products(model, strategy, workload, files.machine, files.times, limit);
+    strategy = std::move(more.strategy);
+    renamed.choices.insert(renamed.choices.end(), more.choices.begin(), more.choices.end());
     renamed.cost = estimate(bind(model, strategy, workload), files.machine, files.times);
   } catch (const Error&) {  // e.g. an algorithm needs the axes apart
     return found;
   }
+  renamed.strategy = strategy;
   if (renamed.cost.seconds > worse * found.cost.seconds || renamed.cost.memory.total > found.cost.memory.total)
     return found;
   for (ProductChoice& choice : renamed.choices) choice.rule = strategy.rule_of(choice.layers.front());
@@ -144,14 +151,14 @@ Search search(const PlanOptions& options, const Model& model, const Workload& wo
     fail("{}; {}", error.what(), left_out_text(left_out, "; "));
   }
   for (Planned& each : search.found) {
-    each = renamed(each, model, workload, files);
+    each = renamed(each, model, workload, files, limit);
     each.strategy = with_short_rules(model, each.strategy);
   }
   std::stable_sort(search.found.begin(), search.found.end(),
                    [](const Planned& a, const Planned& b) { return a.cost.seconds < b.cost.seconds; });
   for (std::size_t i = 0; i < search.found.size(); ++i)
     if (const auto& choices = search.found[i].choices; !choices.empty())
-      search.notes.push_back(fmt::format("strategy {}: {}", i + 1, choice_note(choices)));
+      search.notes.push_back(fmt::format("strategy {}: chosen for the machine: {}", i + 1, print_choices(choices)));
   if (!left_out.empty()) search.notes.push_back(left_out_text(left_out, "\n         "));
   add_changes(search.found, model, workload, search.notes);
   return search;
