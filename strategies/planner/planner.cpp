@@ -136,7 +136,7 @@ std::vector<Planned> plain_pipeline(const SearchContext& context, PlannerOptions
   }
 }
 
-/// Returns strategies that divide samples and channels of all layers alike, on the stages and with the schedule of one
+/// Returns strategies that divide channels, or samples and channels, of all layers alike, on the stages and with the schedule of one
 /// that was found. The search estimates products as bind() chooses them; those that are chosen for the machine may take
 /// half of that, so that it would pass these by. A model with convolutions has too many ways to run, and few such
 /// products.
