@@ -136,10 +136,10 @@ std::vector<Planned> plain_pipeline(const SearchContext& context, PlannerOptions
   }
 }
 
-/// Returns strategies that divide channels, or samples and channels, of all layers alike, on the stages and with the schedule of one
-/// that was found. The search estimates products as bind() chooses them; those that are chosen for the machine may take
-/// half of that, so that it would pass these by. A model with convolutions has too many ways to run, and few such
-/// products.
+/// Returns strategies that divide channels, or samples and channels, of all layers alike, on the stages and with the
+/// schedule of one that was found. The search estimates products as bind() chooses them; those that are chosen for the
+/// machine may take half of that, so that it would pass these by. A model with convolutions has too many ways to run,
+/// and few such products.
 std::vector<Planned> with_channels(const Planned& found, const SearchContext& context, const PlannerOptions& options) {
   const auto& layers = context.model.layers();
   const bool convolves = std::any_of(layers.begin(), layers.end(),
