@@ -67,6 +67,19 @@ std::array<Move, max_dims> draw_moves(const Shape& shape, const Augmentation& au
   return moves;
 }
 
+constexpr Index outside = -1;
+
+/// Returns the element of the source, `stride` apart, that fills each coordinate of a dimension of the target, counted
+/// from the first one of the source; `outside` for those that none fills.
+std::vector<Index> sources(const Interval& target, const Interval& source, Index stride, const Move& move) {
+  std::vector<Index> all;
+  for (Index at = target.lo; at < target.hi; ++at) {
+    const Index from = move.source(at);
+    all.push_back(from < source.lo || from >= source.hi ? outside : (from - source.lo) * stride);
+  }
+  return all;
+}
+
 void read_as(const Dataset& data, Index sample, const Box& box, std::span<float> out) {
   data.read_f32(sample, box, out);
 }
@@ -84,20 +97,21 @@ void read_augmented(const Dataset& data, Index sample, const Box& box, const Aug
   read_as(data, sample, source, std::span<T>(pixels));
   const auto moves =
       draw_moves(shape, augmentation, Random(seed, hash_text("augment"), static_cast<std::uint64_t>(epoch)), sample);
-  std::array<Index, max_dims> at{};
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    Index rest = static_cast<Index>(i), offset = 0;
-    for (int d = box.dims() - 1; d >= 0; --d) {
-      at[d] = box[d].lo + rest % box.extent(d);
-      rest /= box.extent(d);
-    }
-    bool inside = true;
-    for (int d = 0; d < box.dims(); ++d) {
-      const Index from = moves[d].source(at[d]);
-      inside = inside && from >= source[d].lo && from < source[d].hi;
-      offset = offset * source.extent(d) + from - source[d].lo;
-    }
-    out[i] = inside ? pixels[offset] : T{0};
+  const int last = box.dims() - 1;
+  std::array<std::vector<Index>, max_dims> from;
+  Index stride = 1;
+  for (int d = last; d >= 0; --d) {
+    from[d] = sources(box[d], source[d], stride, moves[d]);
+    stride *= source.extent(d);
+  }
+  std::array<std::size_t, max_dims> at{};  // the row
+  const std::vector<Index>& in_row = from[last];
+  for (std::size_t begin = 0; begin < out.size(); begin += in_row.size()) {
+    Index row = 0;
+    for (int d = 0; d < last && row != outside; ++d) row = from[d][at[d]] == outside ? outside : row + from[d][at[d]];
+    for (std::size_t i = 0; i < in_row.size(); ++i)
+      out[begin + i] = row == outside || in_row[i] == outside ? T{0} : pixels[row + in_row[i]];
+    for (int d = last - 1; d >= 0 && ++at[d] == from[d].size(); --d) at[d] = 0;
   }
 }
 

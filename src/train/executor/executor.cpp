@@ -112,13 +112,14 @@ std::vector<Tensor> Executor::predict(const Reader& read, Index step) {
   return predictions;
 }
 
-StepResult Executor::run(const Reader& read, Index step, double rate) {
+StepResult Executor::run(const Reader& read, Index step, double rate, const std::function<void()>& meanwhile) {
   start_step(step);
   switch (step_mode()) {
     case StepMode::live: compute_gradients(read, rate); break;
     case StepMode::capture: capture(read, rate); break;
     case StepMode::launch: launch(read); break;
   }
+  if (meanwhile && !context_.allocator->device().host()) meanwhile();
   for (std::size_t i = first_update_; i < actions(); ++i) {
     if (inspector_ != nullptr) update_->show_sums(*inspector_);
     if (!may_update(program_.actions()[i - 1])) break;

@@ -27,8 +27,9 @@ class Executor {
   /// last. It lies in the memory of the CPU, where it stays as it is until the step ends, or, without graphs
   /// (RunContext::graphs), on the rank's device.
   using Reader = std::function<Batch(int microbatch)>;
-  /// Runs the schedule once. `step` keys random numbers, `rate` is the learning rate.
-  StepResult run(const Reader& read, Index step, double rate);
+  /// Runs the schedule once. `step` keys random numbers, `rate` is the learning rate. `meanwhile` is called while a
+  /// device computes, if the rank has one.
+  StepResult run(const Reader& read, Index step, double rate, const std::function<void()>& meanwhile = {});
   /// Runs a plan that has one microbatch.
   StepResult run(const Batch& batch, Index step, double rate);
   /// One run of an evaluation's schedule. Returns the input of the loss layer by microbatch; no tensor where this rank

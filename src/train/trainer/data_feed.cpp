@@ -31,43 +31,53 @@ void DataFeed::announce(Dataset& data, const SampleOrder& order, bool training, 
   memory_.add_announcement(data, share);
 }
 
-Batch DataFeed::empty_batch(const Executor& executor, int microbatch) const {
+Batch DataFeed::empty_batch(const Executor& executor, int microbatch, Fill fill) const {
   const auto made = [&](const Shape& shape, const Box& box, DType dtype) {
-    return Tensor(dtype, shape.names(), box, allocator_, MemoryClass::activations);
+    return Tensor(dtype, shape.names(), box, allocator_, MemoryClass::activations, fill);
   };
   const Target target = executor.target(microbatch);
   return {made(executor.plan().layers.front()->shape, executor.images(microbatch), options_.dtype),
           made(target.shape, executor.target_box(microbatch), target.labels ? DType::i32 : options_.dtype)};
 }
 
-Executor::Reader DataFeed::reader(const Executor& executor, Dataset& data, const SampleOrder& samples,
-                                  const Augmentation& augmentation, Index epoch) const {
-  return [&, epoch](int microbatch) { return read(executor, microbatch, data, samples, augmentation, epoch); };
+Batch DataFeed::Step::read(int microbatch) {
+  if (auto node = ahead_.extract(microbatch)) return std::move(node.mapped());
+  if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
+  return read_now(microbatch);
 }
 
-Batch DataFeed::read(const Executor& executor, int microbatch, Dataset& data, const SampleOrder& all,
-                     const Augmentation& augmentation, Index epoch) const {
+void DataFeed::Step::read_ahead() {
+  Profile::layer("data");
+  try {
+    for (int j = 0; j < executor_.plan().microbatches; ++j)
+      if (executor_.reads_images(j) || executor_.reads_target(j)) ahead_.emplace(j, read_now(j));
+  } catch (...) {
+    failed_ = std::current_exception();
+  }
+}
+
+Batch DataFeed::Step::read_now(int microbatch) const {
   const Timed timed(Profile::Part::compute);
-  const Batch batch = empty_batch(executor, microbatch);
+  const Batch batch = feed_.empty_batch(executor_, microbatch, Fill::none);
   const Box image = inside_of(batch.images.box()), answer = inside_of(batch.target.box());
-  const Interval range = executor.plan().samples(microbatch);
-  const auto samples = all.part(range.lo, range.extent());
-  const auto name_of = [&](Index n) { return fmt::format("sample {}", data.number(samples[n])); };
+  const Interval range = executor_.plan().samples(microbatch);
+  const auto samples = samples_.part(range.lo, range.extent());
+  const auto name_of = [&](Index n) { return fmt::format("sample {}", data_.number(samples[n])); };
   const auto read_image = [&](Index n, auto values) {
-    read_augmented(data, samples[n], image, augmentation, options_.seed, epoch, values);
+    read_augmented(data_, samples[n], image, augmentation_, feed_.options_.seed, epoch_, values);
   };
-  const auto which = [&](Index n) { return fmt::format("data set '{}': {}", data.name(), name_of(n)); };
-  if (options_.dtype == DType::f32)
+  const auto which = [&](Index n) { return fmt::format("data set '{}': {}", data_.name(), name_of(n)); };
+  if (feed_.options_.dtype == DType::f32)
     write_samples<float>(batch.images, read_image, which);
   else
     write_samples<double>(batch.images, read_image, which);
   if (batch.target.dtype() == DType::i32)
     write_samples<std::int32_t>(
-        batch.target, [&](Index n, auto labels) { read_checked_labels(data, samples[n], answer, labels); }, name_of);
+        batch.target, [&](Index n, auto labels) { read_checked_labels(data_, samples[n], answer, labels); }, name_of);
   else
     write_samples<double>(
-        batch.target, [&](Index n, auto values) { data.read_target(samples[n], answer, values); },
-        [&](Index n) { return fmt::format("data set '{}': the target of {}", data.name(), name_of(n)); });
+        batch.target, [&](Index n, auto values) { data_.read_target(samples[n], answer, values); },
+        [&](Index n) { return fmt::format("data set '{}': the target of {}", data_.name(), name_of(n)); });
   return batch;
 }
 

@@ -4,6 +4,9 @@
 #include "src/train/trainer/plan_set.hpp"
 #include "src/train/trainer/sample_order.hpp"
 
+#include <exception>
+#include <map>
+
 namespace partita {
 
 /// Brings samples of data sets to the executors of one rank: it tells a data set what the rank will read, in which
@@ -20,17 +23,43 @@ class DataFeed {
   /// if the data set cannot be read or if the memory limit would be exceeded. Collective: every rank of the world calls
   /// it.
   void announce(Dataset& data, const SampleOrder& order, bool training, const Augmentation& augmentation);
-  /// Returns zeros for what this rank brings to a microbatch.
-  Batch empty_batch(const Executor& executor, int microbatch) const;
-  /// Returns what reads the microbatches of a step from a data set. `epoch` keys the augmentation.
-  /// @pre All that is given outlives the result.
-  Executor::Reader reader(const Executor& executor, Dataset& data, const SampleOrder& samples,
-                          const Augmentation& augmentation, Index epoch) const;
+  /// Returns memory for what this rank brings to a microbatch.
+  Batch empty_batch(const Executor& executor, int microbatch, Fill fill) const;
+
+  /// The samples of a step, which a data set gives.
+  class Step {
+   public:
+    /// `epoch` keys the augmentation.
+    /// @pre All but the order outlives the step.
+    Step(const DataFeed& feed, const Executor& executor, Dataset& data, SampleOrder samples,
+         const Augmentation& augmentation, Index epoch)
+        : feed_(feed),
+          executor_(executor),
+          data_(data),
+          samples_(std::move(samples)),
+          augmentation_(augmentation),
+          epoch_(epoch) {}
+
+    /// Returns a microbatch, which is read now unless it was read ahead.
+    Batch read(int microbatch);
+    /// Reads what this rank will ask for, so that it is there at once. What is wrong with it is thrown when it is asked
+    /// for.
+    void read_ahead();
+
+   private:
+    Batch read_now(int microbatch) const;
+
+    const DataFeed& feed_;
+    const Executor& executor_;
+    Dataset& data_;
+    SampleOrder samples_;
+    const Augmentation& augmentation_;
+    Index epoch_;
+    std::map<int, Batch> ahead_;  // by microbatch
+    std::exception_ptr failed_;   // what reading ahead threw
+  };
 
  private:
-  Batch read(const Executor& executor, int microbatch, Dataset& data, const SampleOrder& all,
-             const Augmentation& augmentation, Index epoch) const;
-
   const TrainerOptions& options_;
   Communicator& world_;
   MemoryAccount& memory_;

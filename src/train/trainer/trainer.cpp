@@ -131,13 +131,25 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
   EpochReport report{.epoch = epoch_, .first = first, .all = steps};
   stopping_ = false;
   double counted = 0;  // samples of steps that were not skipped
+  const auto size_of_step = [&](Index step) { return std::min(options_.batch, samples - step * options_.batch); };
+  std::unique_ptr<DataFeed::Step> next;  // what was read ahead
   for (Index i = first; i < steps; ++i) {
-    const Index size = std::min(options_.batch, samples - i * options_.batch);
+    const Index size = size_of_step(i);
     auto& bound = plans_->of(size, training);
     if (training) last_rate_ = options_.optimizer.rate_at(step_, decay_end());
-    const SampleOrder samples_of_step = order.part(i * options_.batch, size);
-    const StepResult result = run(bound, feed_->reader(*bound.executor, data, samples_of_step, augmentation, epoch_),
-                                  training ? last_rate_ : 0);
+    const auto step_of = [&](Index step) {
+      return std::make_unique<DataFeed::Step>(*feed_, *bound.executor, data, order.part(step * options_.batch, size),
+                                              augmentation, epoch_);
+    };
+    const auto now = next ? std::move(next) : step_of(i);
+    const bool goes_on = i + 1 < steps && (!training || step_ + 1 < total_steps_);
+    const auto read_ahead = [&] {  // not where another plan runs the samples: it would be made now
+      if (!goes_on || size_of_step(i + 1) != size) return;
+      next = step_of(i + 1);
+      next->read_ahead();
+    };
+    const StepResult result = run(
+        bound, [&](int microbatch) { return now->read(microbatch); }, training ? last_rate_ : 0, read_ahead);
     if (!training) check_loss(result);
     if (!result.skipped || std::isfinite(result.loss)) {
       report.loss += result.loss * static_cast<double>(size);
@@ -209,8 +221,10 @@ StepResult Trainer::step(Dataset& data, std::span<const Index> samples) {
   const SampleOrder order = SampleOrder::given(samples);
   feed_->announce(data, order, true, {});
   auto& bound = plans_->of(order.size(), true);
-  const StepResult result = run(bound, feed_->reader(*bound.executor, data, order, {}, epoch_),
-                                options_.optimizer.rate_at(step_, decay_end()));
+  const Augmentation no_augmentation;
+  DataFeed::Step now(*feed_, *bound.executor, data, order, no_augmentation, epoch_);
+  const StepResult result = run(
+      bound, [&](int microbatch) { return now.read(microbatch); }, options_.optimizer.rate_at(step_, decay_end()));
   end_step();
   return result;
 }
@@ -222,7 +236,7 @@ LocalBatch Trainer::make_batch(Index samples, bool training) {
   LocalBatch batch{.samples = samples, .images = {}, .targets = {}};
   for (int j = 0; j < executor.plan().microbatches; ++j) {
     const Index first = executor.plan().samples(j).lo;
-    const Batch part = feed_->empty_batch(executor, j);
+    const Batch part = feed_->empty_batch(executor, j, Fill::zeros);
     batch.images.push_back({first, executor.plan().layers_of(j).front()->shape, part.images});
     batch.targets.push_back({first, executor.target(j).shape, part.target});
   }
@@ -274,8 +288,9 @@ std::vector<SampleBlock> Trainer::predict(const LocalBatch& batch) {
   return blocks;
 }
 
-StepResult Trainer::run(BoundPlan& bound, const Executor::Reader& reader, double rate) {
-  StepResult result = bound.executor->run(reader, step_, rate);
+StepResult Trainer::run(BoundPlan& bound, const Executor::Reader& reader, double rate,
+                        const std::function<void()>& meanwhile) {
+  StepResult result = bound.executor->run(reader, step_, rate, meanwhile);
   if (std::isnan(result.loss)) result.loss = std::numeric_limits<double>::quiet_NaN();  // a sign would be printed
   predicted_ += bound.predicted;
   if (result.skipped) predicted_ -= bound.of_update;

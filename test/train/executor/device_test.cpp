@@ -223,6 +223,61 @@ TEST(Device, IsWaitedForOnceAStep) {
   }
 }
 
+/// Images of net(), of which it notes how often the device had been waited for when each was read.
+class WatchedData final : public Dataset {
+ public:
+  WatchedData(LazyDevice& device, Index damaged) : device_(device), damaged_(damaged) {}
+  Shape sample() const override { return {{'C', 2}, {'H', 5}, {'W', 3}}; }
+  Index size() const override { return 4 * samples + 1; }
+  Index classes() const override { return 3; }
+  void hold(std::span<const Index>, const Box&) override {}
+  void read(Index sample, const Box&, std::span<double> out) const override {
+    if (std::ssize(waits_) == damaged_) fail("a damaged sample");
+    waits_.push_back(device_.host_waits());
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = Random(5, 2).normal(100 * sample + static_cast<Index>(i));
+  }
+  std::int32_t label(Index sample) const override { return static_cast<std::int32_t>(sample % 3); }
+  const std::vector<int>& waits() const { return waits_; }
+
+ private:
+  LazyDevice& device_;
+  Index damaged_;  // so many samples are read before one that cannot be
+  mutable std::vector<int> waits_;
+};
+
+TEST(Device, ComputesWhileTheNextBatchIsRead) {
+  for (const bool graphs : {false, true}) {
+    LazyDevice device(4);
+    run_threads(1, [&](Communicator& comm) {
+      TrainerOptions o = options();
+      o.graphs = graphs;
+      Trainer trainer(net(), Strategy(), o, comm, lazy_processor(comm, device));
+      WatchedData data(device, -1);
+      std::vector<int> ended;  // waits after each step
+      std::vector<Index> read;
+      trainer.train_epoch(data, [&](Index, Index, Index, const StepResult&) {
+        ended.push_back(device.host_waits());
+        read.push_back(std::ssize(data.waits()));
+      });
+      EXPECT_EQ(read, (std::vector<Index>{2 * samples, 3 * samples, 4 * samples, 4 * samples, 4 * samples + 1}))
+          << "the last batch runs under another plan";
+      for (std::size_t step = 1; step < 4; ++step)
+        EXPECT_LT(data.waits()[step * samples], ended[step - 1]) << "read after step " << step - 1 << " had ended";
+    });
+  }
+}
+
+TEST(Device, ADamagedSampleThatIsReadAheadEndsItsOwnStep) {
+  LazyDevice device(4);
+  run_threads(1, [&](Communicator& comm) {
+    Trainer trainer(net(), Strategy(), options(), comm, lazy_processor(comm, device));
+    WatchedData data(device, 2 * samples + 1);
+    int steps = 0;
+    EXPECT_EQ(message_of([&] { trainer.train_epoch(data, [&](auto&&...) { ++steps; }); }), "a damaged sample");
+    EXPECT_EQ(steps, 2);
+  });
+}
+
 /// y = x, made of functions that take a stream.
 class Same : public CustomLayer {
  public:

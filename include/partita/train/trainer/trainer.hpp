@@ -185,7 +185,8 @@ class Trainer {
   bool on_cpu() const { return device().host(); }
   void check(const LocalBatch& batch, bool training) const;
   EpochReport pass(Dataset& data, const SampleOrder& order, bool training, const Progress& progress);
-  StepResult run(BoundPlan& bound, const std::function<Batch(int microbatch)>& reader, double rate);
+  StepResult run(BoundPlan& bound, const std::function<Batch(int microbatch)>& reader, double rate,
+                 const std::function<void()>& meanwhile = {});
   void end_step();
   Index decay_end() const;
   void check_loss(const StepResult& result) const;
