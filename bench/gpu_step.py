@@ -1,0 +1,81 @@
+"""Adds up what a training step of ResNet-50 would take on an H100: bf16, batch 256, one card. This is arithmetic on the
+plan's bytes and operations, not a measurement: no card runs anything. Prints a table in Markdown.
+    python3 -B bench/gpu_step.py build/partita >bench/results/DATE-resnet50-step.md"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+BANDWIDTH = 3.0e12  # bytes a second that kernels reach of 3.35 TB/s
+# What convolutions of PyTorch take at this batch, of which those on 3 channels have no engine with tensor cores here.
+CONVOLUTIONS = 30e-3
+WITHOUT_TENSOR_CORES = 20e12  # operations a second
+OWN = ["batch_norm", "relu", "max_pool", "add", "global_average_pool"]
+# Cycles in which the instructions of a pack are issued, per cycle in which memory brings it: the largest of each kind
+# in bench/results/2026-11-29-sm90-instructions.md. Pooling and means were not counted.
+ISSUED = {"batch_norm": 0.51 / 2.4, "relu": 0.37 / 2.4, "add": 0.52 / 3.6}
+PASSES = ["forward", "backward_data", "backward_filter"]
+MACHINE = """name = "arithmetic"
+memory = {{ GiB = 80, from = "-" }}
+memory-bandwidth = {{ "GB/s" = {bandwidth}, from = "-" }}
+kernel = {{ ns = 1, from = "-" }}
+arithmetic.f32 = {{ "Tflop/s" = {arithmetic}, from = "-" }}
+arithmetic.bf16 = {{ "Tflop/s" = {arithmetic}, from = "-" }}
+efficiency.others = {{ Gflop = [1], share = [1], from = "-" }}
+[[level]]
+name = "card"
+latency = {{ us = 1, from = "-" }}
+bandwidth = {{ "GB/s" = 1, from = "-" }}
+overlap = {{ share = 0, from = "-" }}
+"""
+
+
+def layers(partita, **rates):
+    """Returns the layers with their costs on a machine with these rates."""
+    with tempfile.TemporaryDirectory() as folder:
+        machine, result = os.path.join(folder, "m.toml"), os.path.join(folder, "r.json")
+        with open(machine, "w", encoding="utf-8") as file:
+            file.write(MACHINE.format(**rates))
+        subprocess.run([partita, "explain", "--model", "resnet50", "--batch", "256", "--dtype", "bf16", "--machine",
+                        machine, "--json", result], check=True, stdout=subprocess.DEVNULL)
+        with open(result, encoding="utf-8") as file:
+            return json.load(file)["layers"]
+
+
+def total(layer, passes=PASSES):
+    return sum(layer["cost"][each] for each in passes)
+
+
+def main():
+    by_bytes = layers(sys.argv[1], bandwidth=BANDWIDTH / 1e9, arithmetic=100000)
+    by_operations = layers(sys.argv[1], bandwidth=1e5, arithmetic=0.001)  # 1 Gflop/s: seconds are 1e9 operations
+    print("# A step of ResNet-50 on an H100, by arithmetic\n")
+    print("`python3 -B bench/gpu_step.py build/partita`: bf16, batch 256, one card. No card ran anything. Own kernels take"
+          f"\ntheir bytes at {BANDWIDTH / 1e12:.1f} TB/s, which is more than their instructions take "
+          "([counts](2026-11-29-sm90-instructions.md)).\n")
+    print("| kernels | layers | GB moved | ms of bytes | ms of instructions, at most | larger, ms |\n|---|---:|---:|---:|"
+          "---:|---:|")
+    own = 0
+    for kind in OWN:
+        some = [each for each in by_bytes if each["kind"] == kind]
+        seconds = sum(map(total, some))
+        issued = seconds * ISSUED[kind] if kind in ISSUED else None
+        larger = max(seconds, issued or 0)
+        own += larger
+        text = "not counted" if issued is None else f"{issued * 1e3:.2f}"
+        print(f"| {kind} | {len(some)} | {seconds * BANDWIDTH / 1e9:.2f} | {seconds * 1e3:.2f} | {text} | "
+              f"{larger * 1e3:.2f} |")
+    print(f"| own kernels | | {own * BANDWIDTH / 1e9:.2f} | | | {own * 1e3:.2f} |\n")
+    convolutions = [each for each in by_operations if each["kind"] == "conv"]
+    first = total(convolutions[0], ["forward", "backward_filter"]) * 1e9 / WITHOUT_TENSOR_CORES
+    operations = sum(map(total, convolutions)) * 1e9
+    print("| convolutions | Tflop | ms |\n|---|---:|---:|")
+    print(f"| with tensor cores, as PyTorch's are estimated | {operations / 1e12:.2f} | {CONVOLUTIONS * 1e3:.1f} |")
+    print(f"| {convolutions[0]['name']} beside that: 3 channels, at 20 Tflop/s | | {first * 1e3:.1f} |")
+    print(f"\nSum: {(own + CONVOLUTIONS + first) * 1e3:.1f} ms. PyTorch takes 75 to 90 ms, eager, channels last, with AMP.")
+
+
+if __name__ == "__main__":
+    main()
