@@ -7,7 +7,7 @@ import re
 import sys
 import xml.etree.ElementTree
 
-from checks import STRATEGIES, Program, check, read, read_json, run_parts, write
+from checks import ROOT, STRATEGIES, Program, check, read, read_json, run_parts, write
 
 partita = Program(sys.argv[2], sys.argv[1], errors="replace")
 SMALL = ["--data", "synthetic", "--samples", "64", "--batch", "16", "--dtype", "f64"]
@@ -69,6 +69,23 @@ def explanations():
     check("a drawing to standard output", "</svg>" in printed("explain", "--svg", "/dev/stdout"))
     evaluation = printed("explain", "--evaluation", "--grid", "data=2", "--rule", "*: N@data")
     check("an evaluation has no backward", not re.search(r"\bd[xwy]\b|gradients|optimizer", evaluation), evaluation)
+
+
+def convolutions_of_cudnn():
+    """What cuDNN runs on a card that its properties describe; in a build without CUDA, why it cannot be said."""
+    ran = partita("explain", "--model", "unet3d", "--batch", "64", "--dtype", "bf16", "--device", "cuda",
+                  "--properties", ROOT / "test/support/h100-properties.json", "--workspace", "64MiB", status=None)
+    if re.search(r"CUDA +not in this build", printed("info")):
+        check("a build without CUDA says so", ran.status == 2 and "this build cannot compute on GPUs" in ran.err, ran)
+        return
+    check("cuDNN runs all convolutions", re.search(r"^cuDNN runs (\d+) of \1 convolutions on rank 0$", ran.out, re.M),
+          ran)
+    check("some need more workspace than there is", re.search(
+        r"need more than the workspace of 64\.0 MiB for [1-9]\d* of them, and up to [\d.]+ [MG]iB \(\w+, \w+ N=64 ",
+        ran.out), ran)
+    check("the default suffices", "need more" not in printed(
+        "explain", "--model", "resnet50", "--batch", "32", "--dtype", "bf16", "--device", "cuda", "--properties",
+        ROOT / "test/support/h100-properties.json"))
 
 
 def names_of_files():
@@ -197,4 +214,5 @@ def memory_of_networks():
         check(f"{model} has an accuracy if it has labels", ("accuracy" in text) == (model != "cosmoflow"), text)
 
 
-run_parts(versions_and_help, schedules, explanations, names_of_files, training, stages, memory_of_networks, apart=True)
+run_parts(versions_and_help, schedules, explanations, convolutions_of_cudnn, names_of_files, training, stages,
+          memory_of_networks, apart=True)

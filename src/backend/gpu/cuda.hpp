@@ -13,10 +13,14 @@ namespace partita {
 /// True if the backend applies the activation while it computes a convolution, where cuDNN has an engine for both.
 bool cuda_fuses(const Activation& f);
 
-/// Returns those convolutions, on tensors of their own, for which cuDNN has no engine that CudaOptions allow: they run
-/// in kernels of our own. `properties` describe the card, as JSON; "" stands for the first card of this machine.
-/// Throws Error if there is none, or if this build lacks CUDA.
-std::vector<ConvProblem> convolutions_beside_cudnn(std::span<const ConvProblem> problems, const CudaOptions& options,
-                                                   const std::string& properties);
+/// How cuDNN runs a convolution.
+struct CudnnUse {
+  bool runs = false;    ///< an engine that CudaOptions allow, if need be on a part of the batch; else our own kernel
+  Index workspace = 0;  ///< bytes that the engine needs which it expects to be the fastest
+};
+/// Returns this for convolutions on tensors of their own. `properties` describe the card, as JSON; "" stands for the
+/// first card of this machine. Throws Error if there is none, or if this build lacks CUDA.
+std::vector<CudnnUse> cudnn_uses(std::span<const ConvProblem> problems, const CudaOptions& options,
+                                 const std::string& properties);
 
 }  // namespace partita

@@ -19,9 +19,6 @@ std::vector<CudaCard> cuda_cards() { return {}; }
 std::unique_ptr<CudaDevice> make_cuda_device(int) { refuse(); }
 std::unique_ptr<Backend> make_cuda_backend(CudaDevice&, const CudaOptions&) { refuse(); }
 bool cuda_fuses(const Activation&) { return false; }
-std::vector<ConvProblem> convolutions_beside_cudnn(std::span<const ConvProblem>, const CudaOptions&,
-                                                   const std::string&) {
-  refuse();
-}
+std::vector<CudnnUse> cudnn_uses(std::span<const ConvProblem>, const CudaOptions&, const std::string&) { refuse(); }
 
 }  // namespace partita

@@ -15,7 +15,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
+#include <limits>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -346,11 +346,12 @@ bool cuda_fuses(const Activation& f) {
   return f.kind == Activation::Kind::relu || f.kind == Activation::Kind::sigmoid || f.kind == Activation::Kind::tanh;
 }
 
-std::vector<ConvProblem> convolutions_beside_cudnn(std::span<const ConvProblem> problems, const CudaOptions& options,
-                                                   const std::string& properties) {
+std::vector<CudnnUse> cudnn_uses(std::span<const ConvProblem> problems, const CudaOptions& options,
+                                 const std::string& properties) {
   if (properties.empty() && cuda_cards().empty()) fail("this machine has no card whose engines could be listed");
   const auto device = properties.empty() ? cuda::device_properties(0) : cuda::device_properties(properties);
   const cuda::EngineLimits limits{options.tf32, options.workspace - room_bytes};
+  const cuda::EngineLimits unlimited{options.tf32, std::numeric_limits<Index>::max()};
   const auto runs = [&](ConvProblem problem) {
     for (; !problem.empty(); problem = problem.halves().front()) {
       const auto names = algorithms_for(problem, options.dtype, device, limits, 1);
@@ -359,9 +360,17 @@ std::vector<ConvProblem> convolutions_beside_cudnn(std::span<const ConvProblem> 
     }
     return true;
   };
-  std::vector<ConvProblem> left;
-  std::copy_if(problems.begin(), problems.end(), std::back_inserter(left), std::not_fn(runs));
-  return left;
+  const auto workspace = [&](ConvProblem problem) -> Index {
+    if (problem.empty()) return 0;
+    do {
+      const auto plans = cuda::conv_plans(cuda::dense_call(problem, options.dtype), device, unlimited, 1);
+      if (!plans.fitting.empty()) return plans.fitting.front().workspace();
+    } while (cuda::simplify(problem));
+    return 0;
+  };
+  std::vector<CudnnUse> uses;
+  for (const ConvProblem& problem : problems) uses.push_back({runs(problem), workspace(problem)});
+  return uses;
 }
 
 }  // namespace partita

@@ -262,7 +262,7 @@ std::string card_properties(const ExplainOptions& options) {
   const std::string properties = file.empty() ? "" : read_text("--properties", file);
   if (!file.empty() && properties.empty()) fail("--properties {}: the file is empty", file);
   try {
-    static_cast<void>(convolutions_beside_cudnn({}, {}, properties));
+    static_cast<void>(cudnn_uses({}, {}, properties));
   } catch (const Error& error) {
     if (file.empty() || !have_cuda()) throw;
     fail("--properties {}: it does not describe a card as JSON: {}", file, error.what());
@@ -277,23 +277,38 @@ Index memory_of_card(const std::string& properties) {
   return json.is_object() ? json.value("totalGlobalMem", Index{0}) : 0;
 }
 
-/// Names the convolutions of a rank that run in kernels of our own on a GPU, because cuDNN has no engine for them.
-void print_beside_cudnn(const Plan& plan, const std::string& properties, const ExplainOptions& options) {
+/// Says what cuDNN runs of a rank's convolutions: which ones run in kernels of our own, because it has no engine for
+/// them, and how many have to do with less workspace than their fastest engine needs.
+void print_use_of_cudnn(const Plan& plan, const std::string& properties, const ExplainOptions& options) {
   CudaOptions card{options.trainer.dtype, options.device.tf32, options.device.workspace};
   if (card.workspace == 0) card.workspace = default_workspace(memory_of_card(properties));
-  int all = 0, left = 0;
+  int all = 0, left = 0, limited = 0;
+  Index most = 0;
+  std::string which;
   for (const auto& layer : plan.layers) {
     if (plan.stage_running(layer.group) != plan.stage_of_rank(options.rank)) continue;
     const auto kernel = make_kernel(layer, plan.rank_in_stage(options.rank));
     const auto problems =
         kernel->problems(plan.workload.training, true, layer.next_activation && cuda_fuses(*layer.next_activation));
-    const auto beside = convolutions_beside_cudnn(problems, card, properties);
-    for (const auto& problem : beside)
-      fmt::print("{} has no engine of cuDNN for {}; a kernel of Partita runs it\n", layer.name, problem.print());
-    all += static_cast<int>(problems.size());
-    left += static_cast<int>(beside.size());
+    const auto uses = cudnn_uses(problems, card, properties);
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      ++all;
+      if (!uses[i].runs) {
+        ++left;
+        fmt::print("{} has no engine of cuDNN for {}; a kernel of Partita runs it\n", layer.name, problems[i].print());
+      }
+      if (uses[i].workspace > card.workspace) ++limited;
+      if (uses[i].workspace <= most) continue;
+      most = uses[i].workspace;
+      which = fmt::format("{}, {}", layer.name, problems[i].print());
+    }
   }
   fmt::print("cuDNN runs {} of {} on rank {}\n", all - left, counted(all, "convolution"), options.rank);
+  if (limited > 0)
+    fmt::print(
+        "the engines that it expects to be the fastest need more than the workspace of {} for {} of them, and up to {} "
+        "({}); these take other engines, or a part of the batch at a time\n",
+        print_bytes(card.workspace), limited, print_bytes(most), which);
 }
 
 int explain(const ExplainOptions& options, const ModelFactory& factory) {
@@ -333,7 +348,7 @@ int explain(const ExplainOptions& options, const ModelFactory& factory) {
     write_text(
         "--json", options.json,
         print_json(to_json(Explained{plan, options.rank, std::move(notes), files.machine.name, std::move(cost)})));
-  if (on_card) print_beside_cudnn(plan, properties, options);
+  if (on_card) print_use_of_cudnn(plan, properties, options);
   std::fflush(stdout);
   check_fits(plan, model, given, files, limit_of(options, files.machine));
   return 0;
