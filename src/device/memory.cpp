@@ -13,10 +13,7 @@ namespace partita {
 
 namespace {
 
-constexpr std::size_t alignment = 64;
-
-/// The bytes of memory that a buffer of `bytes` bytes takes.
-std::size_t size_of_block(Index bytes) { return (static_cast<std::size_t>(bytes) / alignment + 1) * alignment; }
+std::size_t size_of_block(Index bytes) { return static_cast<std::size_t>(bytes_of_block(bytes)); }
 
 /// A hash of an address. Sets of addresses are hashed by the XOR of their hashes (SplitMix64's mixing function).
 std::uint64_t hash_of(const void* address) {
@@ -63,6 +60,11 @@ Index Allocator::peak_total() const {
   return peak_total_;
 }
 
+Index Allocator::peak_taken() const {
+  const std::scoped_lock lock(mutex_);
+  return peak_taken_;
+}
+
 Allocator::State Allocator::state() const {
   const std::scoped_lock lock(mutex_);
   return state_;
@@ -94,6 +96,8 @@ void* Allocator::take(std::size_t size, MemoryClass memory, Index bytes) {
           out_of_memory_text(fmt::format("{} for {} could not be allocated beside {} of tensors ({})",
                                          print_bytes(bytes), name(memory), print_bytes(total_), now_.print()),
                              device_));
+    taken_ += static_cast<Index>(size);
+    peak_taken_ = std::max(peak_taken_, taken_);
   }
   state_.in_use ^= hash_of(data);
   count(memory, bytes);
@@ -128,6 +132,7 @@ void Allocator::give_back_kept() {
     blocks.clear();
   }
   ++state_.given_back;
+  taken_ -= kept_;
   kept_ = 0;
 }
 

@@ -89,6 +89,10 @@ MemoryPeak peak_memory(const Plan& plan, int rank, const MemoryUse& held, const 
 }
 MemoryPeak peak_memory(const Plan& plan, int rank) { return peak_memory(plan, rank, state_memory(plan, rank)); }
 
+Index taken_memory(const Plan& plan, int rank, const MemoryUse& held, const MessageMemory& messages) {
+  return replay_taken(StepProgram(plan, plan.stage_of_rank(rank)), rank, held, messages);
+}
+
 void check_memory(const Plan& plan, Index limit) {
   check_memory(plan, limit, [&](int rank) { return peak_memory(plan, rank); });
 }

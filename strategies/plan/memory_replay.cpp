@@ -30,7 +30,7 @@ class Replay {
     for (std::size_t i = 0; i < memory_classes; ++i) memory_.take(static_cast<MemoryClass>(i), held.bytes[i]);
   }
 
-  MemoryPeak run() {
+  const MemoryTracker& run() {
     const Buffer results = numbers(MemoryClass::workspace, 2 * plan_.microbatches + 2);
     const auto& actions = program_.actions();
     for (std::size_t i = 0; i < actions.size(); ++i) {
@@ -40,7 +40,7 @@ class Replay {
       if (m_->tensors.empty()) m_->tensors.resize(stage_layers_.count());
       for (const StepOp& op : program_.ops(i)) replay(op);
     }
-    return memory_.peak();
+    return memory_;
   }
 
  private:
@@ -357,7 +357,11 @@ class Replay {
 }  // namespace
 
 MemoryPeak replay_memory(const StepProgram& program, int rank, const MemoryUse& held, const MessageMemory& messages) {
-  return Replay(program, rank, held, messages).run();
+  return Replay(program, rank, held, messages).run().peak();
+}
+
+Index replay_taken(const StepProgram& program, int rank, const MemoryUse& held, const MessageMemory& messages) {
+  return held.total() + Replay(program, rank, held, messages).run().taken();
 }
 
 }  // namespace partita

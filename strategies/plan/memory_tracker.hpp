@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <unordered_map>
 
 namespace partita {
 
@@ -17,7 +18,10 @@ class MemoryTracker {
     Held(MemoryTracker& of, MemoryClass memory, Index bytes) : of_(of), memory_(memory), bytes_(bytes) {}
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
-    ~Held() { of_.now_[memory_] -= bytes_; }
+    ~Held() {
+      of_.now_[memory_] -= bytes_;
+      --of_.buffers_[bytes_of_block(bytes_)].now;
+    }
 
    private:
     MemoryTracker& of_;
@@ -35,6 +39,8 @@ class MemoryTracker {
 
   Buffer hold(MemoryClass memory, Index bytes) {
     take(memory, bytes);
+    Buffers& alike = buffers_[bytes_of_block(bytes)];
+    alike.most = std::max(alike.most, ++alike.now);
     return std::make_shared<const Held>(*this, memory, bytes);
   }
   /// Holds `bytes` bytes until the end.
@@ -44,9 +50,21 @@ class MemoryTracker {
     peak_.total = std::max(peak_.total, now_.total());
   }
   const MemoryPeak& peak() const { return peak_; }
+  /// Returns the bytes that hold() needs if the memory of a buffer is used again for those of the same size alone.
+  Index taken() const {
+    Index bytes = 0;
+    for (const auto& [size, alike] : buffers_) bytes += size * alike.most;
+    return bytes;
+  }
 
  private:
+  /// Buffers of one size.
+  struct Buffers {
+    Index now = 0, most = 0;
+  };
+
   MemoryUse now_;
+  std::unordered_map<Index, Buffers> buffers_;  // by bytes_of_block()
   MemoryPeak peak_;
 };
 

@@ -18,6 +18,12 @@ inline constexpr std::size_t memory_classes = 8;
 /// Returns e.g. "weights".
 std::string_view name(MemoryClass memory);
 
+/// Returns the bytes of memory that a buffer of `bytes` bytes takes: whole lines of the caches.
+constexpr Index bytes_of_block(Index bytes) {
+  constexpr Index line = 64;
+  return (bytes / line + 1) * line;
+}
+
 /// Returns e.g. "1.5 MiB".
 std::string print_bytes(Index count);
 

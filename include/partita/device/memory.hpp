@@ -61,6 +61,9 @@ class Allocator {
   MemoryUse peak() const;
   /// Returns the maximum number of bytes in use at any one time, summed over all classes.
   Index peak_total() const;
+  /// Returns the maximum number of bytes that the device gave at any one time. This is more, because released memory is
+  /// kept for buffers of the same size.
+  Index peak_taken() const;
 
   /// Tells whether the allocator is as it was.
   struct State {
@@ -99,7 +102,8 @@ class Allocator {
   MemoryUse now_, peak_;
   State state_;
   Index total_ = 0, peak_total_ = 0;
-  Index limit_ = 0, kept_ = 0;  // bytes: the limit (0: none), and the released buffers that are kept
+  Index limit_ = 0, kept_ = 0;        // bytes: the limit (0: none), and the released buffers that are kept
+  Index taken_ = 0, peak_taken_ = 0;  // bytes that the device gave
   std::unordered_map<std::size_t, std::vector<void*>> released_;
 };
 

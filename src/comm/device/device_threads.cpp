@@ -124,6 +124,11 @@ class DeviceThreads : public Communicator {
     me_->device.wait(me_->stream, me_->device.record(stream));
     const auto all = buffer_of(data, count, dtype);
     if (size() == 1) return enqueued(stream);
+    constexpr std::size_t long_sum = std::size_t{256} << 10;  // bytes, from where on they count more than messages
+    if (op == ReduceOp::sum && size() > 2 && all.size() >= long_sum) {
+      sum_in_blocks(data, count, dtype);
+      return enqueued(stream);
+    }
     const std::size_t most = room_for(1);
     for (std::size_t first = 0; first < all.size(); first += most)
       reduce_by_doubling(piece(all, first, most), dtype, op);
@@ -265,6 +270,18 @@ class DeviceThreads : public Communicator {
     swap_all(out, parts);
     for (int r = 1; r < size(); ++r) combine(parts(r).data(), parts(0), dtype, ReduceOp::sum);
     copy(parts(0).data(), to.data(), to.size());
+  }
+
+  /// A reduce-scatter and an all-gather: each rank sends 2 (p - 1) / p of the bytes, where doubling sends them log2(p)
+  /// times. A rank's own block is read by nobody else, so the sum may take its place.
+  void sum_in_blocks(void* data, Index count, DType dtype) {
+    std::vector<Index> counts(members_.size(), count / size());
+    for (Index longer = 0; longer < count % size(); ++longer) ++counts[longer];
+    const auto blocks = blocks_of(data, counts, dtype);
+    const std::size_t most = room_for(size());
+    for (std::size_t first = 0; first < blocks[0].size(); first += most)  // the first block is the longest
+      sum_parts([&](int of) { return piece(blocks[of], first, most); }, piece(blocks[rank()], first, most), dtype);
+    swap_all([&](int) { return blocks[rank()]; }, [&](int from) { return blocks[from]; });
   }
 
   /// As textbook::all_reduce, so that the sums have the same bits.

@@ -33,6 +33,37 @@ TEST(DeviceThreads, SumInTheOrderOfThreads) {
     });
 }
 
+// Long sums go in blocks, each summed by one rank, in rank order. The room takes several turns.
+TEST(DeviceThreads, LongSumsAreTheSameOnAllRanks) {
+  for (const int ranks : {3, 4, 5, 8})
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      constexpr Index count = 70001;
+      std::vector<std::vector<double>> sums(static_cast<std::size_t>(ranks));
+      const auto value = [](int rank, Index i) {
+        return static_cast<float>(std::sin(static_cast<double>(i + 7 * rank)));
+      };
+      run_threads(ranks, [&](Communicator& comm) {
+        const auto device = make_device_threads(comm, host_device(), std::chrono::seconds(60), 1 << 16);
+        const auto sum = [&](auto type) {
+          std::vector<decltype(type)> values;
+          for (Index i = 0; i < count; ++i) values.push_back(value(comm.rank(), i));
+          device->all_reduce(values.data(), count, dtype, ReduceOp::sum, {}).wait();
+          sums[comm.rank()].assign(values.begin(), values.end());
+        };
+        dtype == DType::f32 ? sum(float{}) : sum(double{});
+      });
+      for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(sums[rank], sums[0]) << "on rank " << rank;
+      for (Index i = 0; i < count; ++i) {
+        double exact = 0, in_f32 = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          exact += value(rank, i);
+          in_f32 = static_cast<float>(in_f32) + value(rank, i);
+        }
+        ASSERT_EQ(sums[0][i], dtype == DType::f32 ? in_f32 : exact) << "element " << i;
+      }
+    }
+}
+
 TEST(DeviceThreads, AFailureEndsThemAll) {
   for (int failing = 0; failing < 4; ++failing) try {
       run_threads(4, [&](Communicator& comm) {

@@ -311,6 +311,16 @@ void print_use_of_cudnn(const Plan& plan, const std::string& properties, const E
         print_bytes(card.workspace), limited, print_bytes(most), which);
 }
 
+/// Says how much memory an allocator keeps beside the peak.
+void print_taken(const Plan& plan, const MemoryPeak& memory, Index limit, int rank) {
+  const Index taken = taken_memory(plan, rank, state_memory(plan, rank));
+  const bool gives_back = limit > 0 && taken > limit && memory.total <= limit;
+  fmt::print("with released memory that is kept for buffers of the same size: {}{}\n", print_bytes(taken),
+             gives_back ? fmt::format("; within the limit of {} each step gives memory back, which takes time",
+                                      print_bytes(limit))
+                        : "");
+}
+
 int explain(const ExplainOptions& options, const ModelFactory& factory) {
   check_writable({{"--svg", options.svg}, {"--json", options.json, FileKind::json}}, strategy_files(options));
   const bool on_card = options.device.name != "cpu";
@@ -339,6 +349,7 @@ int explain(const ExplainOptions& options, const ModelFactory& factory) {
   const MemoryPeak memory = peak_memory(plan, options.rank);
   fmt::print("peak memory: {} ({} bytes); peaks by class: {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());
+  print_taken(plan, memory, limit_of(options, files.machine), options.rank);
   std::optional<Cost> cost;
   if (plan.workload.training) {
     cost = estimate(plan, files.machine, files.times);
