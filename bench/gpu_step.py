@@ -1,5 +1,6 @@
-"""Adds up what a training step of ResNet-50 would take on an H100: bf16, batch 256, one card. This is arithmetic on the
-plan's bytes and operations, not a measurement: no card runs anything. Prints a table in Markdown.
+"""Adds up what the kernels of a training step of ResNet-50 would take on an H100: bf16, batch 256, one card. Nothing is
+measured: own kernels are arithmetic on the plan's bytes, convolutions an estimate. The linear layer, the loss, the
+update and the starts of kernels are left out. Prints a table in Markdown.
     python3 -B bench/gpu_step.py build/partita >bench/results/DATE-resnet50-step.md"""
 
 import json
@@ -9,7 +10,8 @@ import sys
 import tempfile
 
 BANDWIDTH = 3.0e12  # bytes a second that kernels reach of 3.35 TB/s
-# What convolutions of PyTorch take at this batch, of which those on 3 channels have no engine with tensor cores here.
+# An estimate of what PyTorch's convolutions take at this batch. Those on 3 channels, which have no engine with tensor
+# cores here, are added to it, though it contains them.
 CONVOLUTIONS = 30e-3
 WITHOUT_TENSOR_CORES = 20e12  # operations a second
 OWN = ["batch_norm", "relu", "max_pool", "add", "global_average_pool"]
@@ -52,9 +54,10 @@ def main():
     by_bytes = layers(sys.argv[1], bandwidth=BANDWIDTH / 1e9, arithmetic=100000)
     by_operations = layers(sys.argv[1], bandwidth=1e5, arithmetic=0.001)  # 1 Gflop/s: seconds are 1e9 operations
     print("# A step of ResNet-50 on an H100, by arithmetic\n")
-    print("`python3 -B bench/gpu_step.py build/partita`: bf16, batch 256, one card. No card ran anything. Own kernels take"
-          f"\ntheir bytes at {BANDWIDTH / 1e12:.1f} TB/s, which is more than their instructions take "
-          "([counts](2026-11-29-sm90-instructions.md)).\n")
+    print("`python3 -B bench/gpu_step.py build/partita`: bf16, batch 256, one card. Nothing was measured. Own kernels\n"
+          f"take their bytes at {BANDWIDTH / 1e12:.1f} TB/s, or their instructions if these take longer (counted in\n"
+          "2026-11-29-sm90-instructions.md). The linear layer, the loss, the update and the starts of kernels are\n"
+          "left out.\n")
     print("| kernels | layers | GB moved | ms of bytes | ms of instructions, at most | larger, ms |\n|---|---:|---:|---:|"
           "---:|---:|")
     own = 0

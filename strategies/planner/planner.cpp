@@ -61,6 +61,8 @@ void add_products(Planned& planned, const SearchContext& context, Index limit) {
   planned.strategy = with_short_rules(context.model, strategy);
   planned.cost = context.pricer->cost(context.bind(planned.strategy));
   planned.choices.insert(planned.choices.end(), choices.begin(), choices.end());
+  // A later choice may have added an algorithm to the weights of an earlier one.
+  for (ProductChoice& choice : planned.choices) choice.rule = planned.strategy.rule_of(choice.layers.front());
 }
 
 /// Returns the grid with its axes in other orders. Their order decides which ranks share a unit of the machine.
@@ -250,7 +252,8 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
   std::vector<Planned> best = fastest_of_kinds(model, std::move(found), options.best);
   for (Planned& each : best) {
     choose_order(each, context, memory_limit(options, machine));
-    if (!context.time_is_up()) add_products(each, context, memory_limit(options, machine));
+    context.time_is_up() ? static_cast<void>(++unfinished.not_improved)
+                         : add_products(each, context, memory_limit(options, machine));
   }
   std::stable_sort(best.begin(), best.end(), faster);
   unfinished.not_improved = std::min(unfinished.not_improved, static_cast<int>(best.size()));

@@ -81,7 +81,7 @@ def convolutions_of_cudnn():
     check("cuDNN runs all convolutions", re.search(r"^cuDNN runs (\d+) of \1 convolutions on rank 0$", ran.out, re.M),
           ran)
     check("some need more workspace than there is", re.search(
-        r"need more than the workspace of 64\.0 MiB for [1-9]\d* of them, and up to [\d.]+ [MG]iB \(\w+, \w+ N=64 ",
+        r"need more than the workspace of 64\.0 MiB leaves for [1-9]\d* of them, up to [\d.]+ [MG]iB \(\w+, \w+ N=64 ",
         ran.out), ran)
     check("the default suffices", "need more" not in printed(
         "explain", "--model", "resnet50", "--batch", "32", "--dtype", "bf16", "--device", "cuda", "--properties",

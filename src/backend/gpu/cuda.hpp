@@ -15,8 +15,9 @@ bool cuda_fuses(const Activation& f);
 
 /// How cuDNN runs a convolution.
 struct CudnnUse {
-  bool runs = false;    ///< an engine that CudaOptions allow, if need be on a part of the batch; else our own kernel
-  Index workspace = 0;  ///< bytes that the engine needs which it expects to be the fastest
+  bool runs = false;     ///< an engine that CudaOptions allow, if need be on a part of the batch; else our own kernel
+  bool limited = false;  ///< the engine that cuDNN expects to be the fastest needs more workspace than there is
+  Index workspace = 0;   ///< bytes that this engine needs
 };
 /// Returns this for convolutions on tensors of their own. `properties` describe the card, as JSON; "" stands for the
 /// first card of this machine. Throws Error if there is none, or if this build lacks CUDA.

@@ -62,7 +62,7 @@ std::string print_choices(const std::vector<ProductChoice>& choices) {
     if (!each.layers.empty())
       texts.push_back(fmt::format("{} of {} (-{:.3f} ms)", each.rule.empty() ? "no rule" : each.rule,
                                   fmt::join(each.layers, ", "), each.saved * 1e3));
-  return fmt::format("{}", fmt::join(texts, "; "));
+  return fmt::to_string(fmt::join(texts, "; "));
 }
 
 std::string choice_note(const std::vector<ProductChoice>& choices) {

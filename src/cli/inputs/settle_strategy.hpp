@@ -24,7 +24,8 @@ Settled settle_strategy(const Options& options, const Model& model, const Strate
 Settled settle_strategy(const Options& options, const Model& model, const Strategy& strategy, const Workload& workload,
                         const Machine& machine, const KernelTimes& times);
 
-/// Returns what was chosen and what each choice saves, e.g. `weights "F@data" of fc1 (-0.123 ms)`.
+/// Returns what was chosen and what each choice saves, e.g. `weights "F@data" of fc1 (-0.123 ms)`; "" if
+/// nothing was.
 std::string print_choices(const std::vector<ProductChoice>& choices);
 /// Returns what was chosen and by which price, e.g. `a step takes 1.456 ms, not 1.579 ms, with weights "F@data" of fc1
 /// (-0.123 ms)`; "" if nothing was.

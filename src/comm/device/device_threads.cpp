@@ -124,7 +124,7 @@ class DeviceThreads : public Communicator {
     me_->device.wait(me_->stream, me_->device.record(stream));
     const auto all = buffer_of(data, count, dtype);
     if (size() == 1) return enqueued(stream);
-    constexpr std::size_t long_sum = std::size_t{256} << 10;  // bytes, from where on they count more than messages
+    constexpr std::size_t long_sum = std::size_t{256} << 10;  // bytes: longer ones take more time than the messages
     if (op == ReduceOp::sum && size() > 2 && all.size() >= long_sum) {
       sum_in_blocks(data, count, dtype);
       return enqueued(stream);
@@ -284,7 +284,7 @@ class DeviceThreads : public Communicator {
     swap_all([&](int) { return blocks[rank()]; }, [&](int from) { return blocks[from]; });
   }
 
-  /// As textbook::all_reduce, so that the sums have the same bits.
+  /// As textbook::all_reduce, so that short sums have the same bits.
   void reduce_by_doubling(std::span<std::byte> mine, DType dtype, ReduceOp op) {
     const auto swap = [&](int peer, std::span<const std::byte> out, std::span<std::byte> in) {
       const Send send{peer, out};

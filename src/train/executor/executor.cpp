@@ -119,7 +119,10 @@ StepResult Executor::run(const Reader& read, Index step, double rate, const std:
     case StepMode::capture: capture(read, rate); break;
     case StepMode::launch: launch(read); break;
   }
-  if (meanwhile && !context_.allocator->device().host()) meanwhile();
+  if (meanwhile && !context_.allocator->device().host()) {
+    meanwhile();
+    Profile::layer("");
+  }
   for (std::size_t i = first_update_; i < actions(); ++i) {
     if (inspector_ != nullptr) update_->show_sums(*inspector_);
     if (!may_update(program_.actions()[i - 1])) break;

@@ -137,19 +137,20 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
     const Index size = size_of_step(i);
     auto& bound = plans_->of(size, training);
     if (training) last_rate_ = options_.optimizer.rate_at(step_, decay_end());
-    const auto step_of = [&](Index step) {
-      return std::make_unique<DataFeed::Step>(*feed_, *bound.executor, data, order.part(step * options_.batch, size),
-                                              augmentation, epoch_);
+    const auto samples_of = [&](Index step) {
+      const Index count = size_of_step(step);
+      return std::make_unique<DataFeed::Step>(*feed_, *plans_->of(count, training).executor, data,
+                                              order.part(step * options_.batch, count), augmentation, epoch_);
     };
-    const auto now = next ? std::move(next) : step_of(i);
+    const auto mine = next ? std::move(next) : samples_of(i);
     const bool goes_on = i + 1 < steps && (!training || step_ + 1 < total_steps_);
-    const auto read_ahead = [&] {  // not where another plan runs the samples: it would be made now
-      if (!goes_on || size_of_step(i + 1) != size) return;
-      next = step_of(i + 1);
+    const auto read_ahead = [&] {
+      if (!goes_on) return;
+      next = samples_of(i + 1);
       next->read_ahead();
     };
     const StepResult result = run(
-        bound, [&](int microbatch) { return now->read(microbatch); }, training ? last_rate_ : 0, read_ahead);
+        bound, [&](int microbatch) { return mine->read(microbatch); }, training ? last_rate_ : 0, read_ahead);
     if (!training) check_loss(result);
     if (!result.skipped || std::isfinite(result.loss)) {
       report.loss += result.loss * static_cast<double>(size);
@@ -222,9 +223,9 @@ StepResult Trainer::step(Dataset& data, std::span<const Index> samples) {
   feed_->announce(data, order, true, {});
   auto& bound = plans_->of(order.size(), true);
   const Augmentation no_augmentation;
-  DataFeed::Step now(*feed_, *bound.executor, data, order, no_augmentation, epoch_);
+  DataFeed::Step mine(*feed_, *bound.executor, data, order, no_augmentation, epoch_);
   const StepResult result = run(
-      bound, [&](int microbatch) { return now.read(microbatch); }, options_.optimizer.rate_at(step_, decay_end()));
+      bound, [&](int microbatch) { return mine.read(microbatch); }, options_.optimizer.rate_at(step_, decay_end()));
   end_step();
   return result;
 }

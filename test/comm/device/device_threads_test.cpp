@@ -1,5 +1,5 @@
-// Thread ranks that exchange copies between devices, on the CPU: they keep the contract of every transport, combine in
-// the order of run_threads, and fail together.
+// Thread ranks that exchange copies between devices, on the CPU: they keep the contract of every transport, combine
+// short vectors in the order of run_threads, and fail together.
 #include "src/comm/device/device_threads.hpp"
 
 #include "src/comm/threads/threads.hpp"

@@ -165,6 +165,29 @@ TEST_P(OnALazyDevice, EveryCallMayFail) {
   }
 }
 
+// They go in blocks, which each rank sums in several turns and then sends to all.
+TEST(DeviceThreadsOnALazyDevice, LongSumsAreRightInEveryOrder) {
+  constexpr Index count = 70001;
+  for (int seed = 0; seed < seeds(); ++seed)
+    for (const int p : {3, 4}) {
+      LazyDevice device(static_cast<unsigned>(seed));
+      run_threads(p, [&](Communicator& threads) {
+        const auto comm = make_device_threads(threads, device, std::chrono::seconds(20), 1 << 16);
+        const Stream stream = device.make_stream(Priority::normal);
+        const Box box(Shape{{'F', count}});
+        const Tensor values(DType::f32, "F", box, std::make_shared<Allocator>(device, 0, stream),
+                            MemoryClass::gradients);
+        const Tensor mine(DType::f32, "F", box, std::make_shared<Allocator>(device.staging()), MemoryClass::gradients);
+        for (Index i = 0; i < count; ++i) mine.as<float>()[i] = static_cast<float>(i % 97 * (threads.rank() + 1));
+        from_host(mine, values, stream);
+        comm->all_reduce(values.data(), count, DType::f32, ReduceOp::sum, stream).wait(stream);
+        const std::vector<double> sums = read(values, stream);
+        for (Index i = 0; i < count; ++i) ASSERT_EQ(sums[i], static_cast<double>(i % 97 * p * (p + 1) / 2)) << i;
+      });
+      EXPECT_NO_THROW(device.check()) << "seed " << seed << ", " << p << " ranks";
+    }
+}
+
 TEST(DeviceThreadsOnALazyDevice, CommunicatorsInAnotherOrderAreNamed) {
   LazyDevice device(5);
   const std::string message = message_of([&] {

@@ -231,10 +231,13 @@ class WatchedData final : public Dataset {
   Index size() const override { return 4 * samples + 1; }
   Index classes() const override { return 3; }
   void hold(std::span<const Index>, const Box&) override {}
-  void read(Index sample, const Box&, std::span<double> out) const override {
+  void read(Index sample, const Box& box, std::span<double> out) const override {
     if (std::ssize(waits_) == damaged_) fail("a damaged sample");
     waits_.push_back(device_.host_waits());
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = Random(5, 2).normal(100 * sample + static_cast<Index>(i));
+    auto to = out.begin();
+    for (Index c = box[0].lo; c < box[0].hi; ++c)
+      for (Index h = box[1].lo; h < box[1].hi; ++h)
+        for (Index w = box[2].lo; w < box[2].hi; ++w) *to++ = Random(5, 2).normal(100 * sample + (c * 5 + h) * 3 + w);
   }
   std::int32_t label(Index sample) const override { return static_cast<std::int32_t>(sample % 3); }
   const std::vector<int>& waits() const { return waits_; }
@@ -259,11 +262,43 @@ TEST(Device, ComputesWhileTheNextBatchIsRead) {
         ended.push_back(device.host_waits());
         read.push_back(std::ssize(data.waits()));
       });
-      EXPECT_EQ(read, (std::vector<Index>{2 * samples, 3 * samples, 4 * samples, 4 * samples, 4 * samples + 1}))
-          << "the last batch runs under another plan";
-      for (std::size_t step = 1; step < 4; ++step)
+      constexpr Index all = 4 * samples + 1;
+      EXPECT_EQ(read, (std::vector<Index>{2 * samples, 3 * samples, 4 * samples, all, all}));
+      for (std::size_t step = 1; step < 5; ++step)
         EXPECT_LT(data.waits()[step * samples], ended[step - 1]) << "read after step " << step - 1 << " had ended";
     });
+  }
+}
+
+TEST(Device, TrainsOnTheSamplesThatItReadsAhead) {
+  for (const Strategy& strategy : strategies()) {
+    const auto losses = [&](LazyDevice* device, bool graphs) {
+      std::vector<double> all;
+      LazyDevice counter(1);
+      run_threads(strategy.ranks(), [&](Communicator& comm) {
+        TrainerOptions o = options();
+        o.graphs = graphs;
+        o.augmentation = {.shift = 1, .flip = true};
+        Trainer trainer(
+            net(), strategy, o, comm,
+            device != nullptr ? lazy_processor(comm, *device) : cpu_processor(comm, make_reference_backend()));
+        WatchedData data(counter, -1);
+        for (int epoch = 0; epoch < 2; ++epoch)
+          trainer.train_epoch(data, [&](Index, Index, Index, const StepResult& step) {
+            if (comm.rank() == 0) all.push_back(step.loss);
+          });
+      });
+      if (device != nullptr) device->check();
+      return all;
+    };
+    const auto expected = losses(nullptr, false);
+    for (const bool graphs : {false, true}) {
+      SCOPED_TRACE(strategy.print());
+      LazyDevice device(3);
+      const auto found = losses(&device, graphs);
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-9) << "step " << i;
+    }
   }
 }
 

@@ -46,7 +46,7 @@ std::vector<Strategy> strategies() {
 struct Trained {
   std::vector<double> losses;
   std::map<std::string, std::vector<double>> weights;
-  int fused = 0;  // activations that the layer before computes, of this rank
+  int fused = 0;  // activations that the layer before may compute; after a norm and a sum, nobody else does
 };
 
 /// Trains three steps on each rank, on a device or on the CPU. Returns what rank 0 has.

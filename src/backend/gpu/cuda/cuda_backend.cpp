@@ -55,6 +55,25 @@ class Workspace {
   std::byte* data_ = nullptr;
 };
 
+/// Returns where `bytes` of a dw lie in a workspace of the libraries while it is added: at its end.
+Index room_for_sum(Index bytes, Index workspace) {
+  constexpr Index line = 256;
+  const Index room = (bytes + line - 1) / line * line;
+  if (room > workspace)
+    fail("the weights of a convolution have {} bytes, and the workspace has only {}; choose a larger --workspace",
+         bytes, workspace);
+  return (workspace - room) / line * line;
+}
+
+/// Returns what an engine for a problem must keep to. Gradients of weights leave room for what they are added to.
+cuda::EngineLimits limits_of(const ConvProblem& problem, DType dtype, const CudaOptions& options) {
+  const Index workspace = options.workspace - room_bytes;
+  if (problem.pass != ConvPass::backward_filter) return {options.tf32, workspace};
+  Index weights = problem.filters * (problem.channels / problem.groups);
+  for (const auto& side : problem.sides) weights *= side.kernel;
+  return {options.tf32, room_for_sum(weights * size_of(dtype), workspace)};
+}
+
 /// The largest power of two, up to 16, that divides all addresses.
 template <class... Pointers>
 Index alignment_of(const Pointers*... pointers) {
@@ -187,7 +206,9 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     const ConvGeometry conv(windows, x, dw, dy);
     if (conv.empty()) return write == Write::over ? dw.zero(stream) : void();
     const ConvProblem problem(ConvPass::backward_filter, windows, x.box(), dw.box(), dy.box(), false);
-    void* result = write == Write::over ? dw.data() : workspace_->libraries() + room_for_sum(dw.bytes());
+    void* result = write == Write::over
+                       ? dw.data()
+                       : workspace_->libraries() + room_for_sum(dw.bytes(), workspace_->for_libraries());
     const cuda::ConvPointers pointers{at(x, conv.in), result, at(dy, conv.out)};
     const ConvPath* path = path_of(problem, x, dy, pointers);
     if (path == nullptr) return Kernels::conv_backward_filter(windows, x, dy, dw, write, stream);
@@ -256,31 +277,13 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
             .alignment_c = alignment_of(data[2])};
   }
 
-  /// Where a dw lies in the libraries' workspace while it is added: at its end.
-  Index room_for_sum(Index bytes) const {
-    constexpr Index line = 256;
-    const Index room = (bytes + line - 1) / line * line;
-    if (room > workspace_->for_libraries())
-      fail("the weights of a convolution have {} bytes, and the workspace has only {}; choose a larger --workspace",
-           bytes, workspace_->for_libraries());
-    return (workspace_->for_libraries() - room) / line * line;
-  }
-  cuda::EngineLimits limits(const ConvProblem& problem, DType dtype) const {
-    Index bytes = workspace_->for_libraries();
-    if (problem.pass == ConvPass::backward_filter) {
-      Index weights = problem.filters * (problem.channels / problem.groups);
-      for (const auto& side : problem.sides) weights *= side.kernel;
-      bytes = room_for_sum(weights * size_of(dtype));
-    }
-    return {options_.tf32, bytes};
-  }
-
   /// The algorithms for a problem, which are listed once.
   const std::vector<std::string>& offered(const ConvProblem& problem) const {
     constexpr std::size_t most_tried = 10;  // as many as PyTorch tries
     const auto [known, added] = offered_.try_emplace(problem);
     if (added)
-      known->second = algorithms_for(problem, options_.dtype, properties_, limits(problem, options_.dtype), most_tried);
+      known->second = algorithms_for(problem, options_.dtype, properties_, limits_of(problem, options_.dtype, options_),
+                                     most_tried);
     return known->second;
   }
 
@@ -298,7 +301,7 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
                         alignment_of(pointers.x, pointers.w, pointers.y, pointers.bias)};
     const std::string name = chosen_for(problem);
     const auto [known, added] = paths_[call].try_emplace(name);
-    if (added) known->second = find_path(call, limits(problem, x.dtype()), name);
+    if (added) known->second = find_path(call, limits_of(problem, x.dtype(), options_), name);
     return known->second ? &*known->second : nullptr;
   }
   /// The name of the algorithm that was chosen for a problem; "" if none was.
@@ -350,10 +353,10 @@ std::vector<CudnnUse> cudnn_uses(std::span<const ConvProblem> problems, const Cu
                                  const std::string& properties) {
   if (properties.empty() && cuda_cards().empty()) fail("this machine has no card whose engines could be listed");
   const auto device = properties.empty() ? cuda::device_properties(0) : cuda::device_properties(properties);
-  const cuda::EngineLimits limits{options.tf32, options.workspace - room_bytes};
   const cuda::EngineLimits unlimited{options.tf32, std::numeric_limits<Index>::max()};
   const auto runs = [&](ConvProblem problem) {
     for (; !problem.empty(); problem = problem.halves().front()) {
+      const auto limits = limits_of(problem, options.dtype, options);
       const auto names = algorithms_for(problem, options.dtype, device, limits, 1);
       if (names.empty()) return false;
       if (names.front() != two_halves) break;
@@ -369,7 +372,10 @@ std::vector<CudnnUse> cudnn_uses(std::span<const ConvProblem> problems, const Cu
     return 0;
   };
   std::vector<CudnnUse> uses;
-  for (const ConvProblem& problem : problems) uses.push_back({runs(problem), workspace(problem)});
+  for (const ConvProblem& problem : problems) {
+    const Index needed = workspace(problem);
+    uses.push_back({runs(problem), needed > limits_of(problem, options.dtype, options).workspace, needed});
+  }
   return uses;
 }
 

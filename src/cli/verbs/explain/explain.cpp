@@ -297,7 +297,8 @@ void print_use_of_cudnn(const Plan& plan, const std::string& properties, const E
         ++left;
         fmt::print("{} has no engine of cuDNN for {}; a kernel of Partita runs it\n", layer.name, problems[i].print());
       }
-      if (uses[i].workspace > card.workspace) ++limited;
+      if (!uses[i].runs || !uses[i].limited) continue;
+      ++limited;
       if (uses[i].workspace <= most) continue;
       most = uses[i].workspace;
       which = fmt::format("{}, {}", layer.name, problems[i].print());
@@ -306,8 +307,8 @@ void print_use_of_cudnn(const Plan& plan, const std::string& properties, const E
   fmt::print("cuDNN runs {} of {} on rank {}\n", all - left, counted(all, "convolution"), options.rank);
   if (limited > 0)
     fmt::print(
-        "the engines that it expects to be the fastest need more than the workspace of {} for {} of them, and up to {} "
-        "({}); these take other engines, or a part of the batch at a time\n",
+        "the engines that it expects to be the fastest need more than the workspace of {} leaves for {} of them, up to "
+        "{} ({}); these take other engines, or a part of the batch at a time\n",
         print_bytes(card.workspace), limited, print_bytes(most), which);
 }
 
@@ -349,7 +350,7 @@ int explain(const ExplainOptions& options, const ModelFactory& factory) {
   const MemoryPeak memory = peak_memory(plan, options.rank);
   fmt::print("peak memory: {} ({} bytes); peaks by class: {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());
-  print_taken(plan, memory, limit_of(options, files.machine), options.rank);
+  print_taken(plan, memory, options.trainer.memory_limit, options.rank);
   std::optional<Cost> cost;
   if (plan.workload.training) {
     cost = estimate(plan, files.machine, files.times);

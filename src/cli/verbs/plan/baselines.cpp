@@ -41,8 +41,8 @@ class BaselineKind {
       if (slower && best_.fits) return;
       const bool fits = limit_ == 0 || fullest_rank(plan).memory.total <= limit_;
       if (!fits && (slower || (best_.strategy && best_.fits))) return;
-      best_.strategy = strategy;
       best_.cost = formula.cost(files_.machine);
+      best_.strategy = strategy;
       best_.fits = fits;
     } catch (const Error& error) {  // it cannot run: the model has too few layers, or lacks the dimension
       if (best_.why.empty()) best_.why = error.what();

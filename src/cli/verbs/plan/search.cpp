@@ -83,25 +83,28 @@ std::vector<Planned> found_within(const Model& model, const Workload& workload, 
   }
 }
 
-/// Returns the strategy with plain names of axes, priced again if they changed. On joined axes other products may be
-/// the fastest. Returns it unchanged if a layer cannot run on them, or if the new blocks make it slower by more than
-/// 0.1 % or need more memory.
+/// Returns the strategy with plain names of axes, priced again if they changed. On joined axes, other products may be
+/// the fastest for what is still open; they are chosen if there is `time` for it. Returns it unchanged if a layer
+/// cannot run on them, if it is slower by more than 0.1 %, or if it needs more memory than before and than the limit.
 Planned renamed(const Planned& found, const Model& model, const Workload& workload, const MachineFiles& files,
-                Index limit) {
+                Index limit, bool time) {
   constexpr double worse = 1.001;
   Strategy strategy = with_plain_axes(found.strategy);
   if (strategy.print() == found.strategy.print()) return found;
   Planned renamed = found;
   try {
-    auto more = choose_products(model, strategy, workload, files.machine, files.times, limit);
-    strategy = std::move(more.strategy);
-    renamed.choices.insert(renamed.choices.end(), more.choices.begin(), more.choices.end());
+    if (time) {
+      auto more = choose_products(model, strategy, workload, files.machine, files.times, limit);
+      strategy = std::move(more.strategy);
+      renamed.choices.insert(renamed.choices.end(), more.choices.begin(), more.choices.end());
+    }
     renamed.cost = estimate(bind(model, strategy, workload), files.machine, files.times);
   } catch (const Error&) {  // e.g. an algorithm needs the axes apart
     return found;
   }
   renamed.strategy = strategy;
-  if (renamed.cost.seconds > worse * found.cost.seconds || renamed.cost.memory.total > found.cost.memory.total)
+  if (renamed.cost.seconds > worse * found.cost.seconds ||
+      renamed.cost.memory.total > std::max(found.cost.memory.total, limit))
     return found;
   for (ProductChoice& choice : renamed.choices) choice.rule = strategy.rule_of(choice.layers.front());
   return renamed;
@@ -151,7 +154,7 @@ Search search(const PlanOptions& options, const Model& model, const Workload& wo
     fail("{}; {}", error.what(), left_out_text(left_out, "; "));
   }
   for (Planned& each : search.found) {
-    each = renamed(each, model, workload, files, limit);
+    each = renamed(each, model, workload, files, limit, !search.ended_early);
     each.strategy = with_short_rules(model, each.strategy);
   }
   std::stable_sort(search.found.begin(), search.found.end(),
