@@ -252,8 +252,10 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
   std::vector<Planned> best = fastest_of_kinds(model, std::move(found), options.best);
   for (Planned& each : best) {
     choose_order(each, context, memory_limit(options, machine));
-    context.time_is_up() ? static_cast<void>(++unfinished.not_improved)
-                         : add_products(each, context, memory_limit(options, machine));
+    if (context.time_is_up())
+      ++unfinished.not_improved;
+    else
+      add_products(each, context, memory_limit(options, machine));
   }
   std::stable_sort(best.begin(), best.end(), faster);
   unfinished.not_improved = std::min(unfinished.not_improved, static_cast<int>(best.size()));

@@ -71,6 +71,17 @@ def explanations():
     check("an evaluation has no backward", not re.search(r"\bd[xwy]\b|gradients|optimizer", evaluation), evaluation)
 
 
+def memory_that_is_taken():
+    """The allocator takes more than the peak; a limit between the two makes steps give memory back."""
+    model = ["--model", "googlenet", "--batch", "8"]
+    text = printed("explain", *model)
+    peak = int(re.search(r"^peak memory: .* \((\d+) bytes\)", text, re.M)[1])
+    check("what is taken", re.search(r"^memory taken: [\d.]+ MiB, as released memory is kept .* size$", text, re.M), text)
+    limited = printed("explain", *model, "--memory-limit", str(peak))
+    check("a limit below it", re.search(r"^memory taken: .*; to stay within .*, each step gives memory back", limited,
+                                        re.M), limited)
+
+
 def convolutions_of_cudnn():
     """What cuDNN runs on a card that its properties describe; in a build without CUDA, why it cannot be said."""
     ran = partita("explain", "--model", "unet3d", "--batch", "64", "--dtype", "bf16", "--device", "cuda",
@@ -214,5 +225,5 @@ def memory_of_networks():
         check(f"{model} has an accuracy if it has labels", ("accuracy" in text) == (model != "cosmoflow"), text)
 
 
-run_parts(versions_and_help, schedules, explanations, convolutions_of_cudnn, names_of_files, training, stages,
-          memory_of_networks, apart=True)
+run_parts(versions_and_help, schedules, explanations, memory_that_is_taken, convolutions_of_cudnn, names_of_files,
+          training, stages, memory_of_networks, apart=True)

@@ -312,14 +312,14 @@ void print_use_of_cudnn(const Plan& plan, const std::string& properties, const E
         print_bytes(card.workspace), limited, print_bytes(most), which);
 }
 
-/// Says how much memory an allocator keeps beside the peak.
+/// Says how much memory the allocator takes. It is more than the peak, since it keeps what is released.
 void print_taken(const Plan& plan, const MemoryPeak& memory, Index limit, int rank) {
   const Index taken = taken_memory(plan, rank, state_memory(plan, rank));
   const bool gives_back = limit > 0 && taken > limit && memory.total <= limit;
-  fmt::print("with released memory that is kept for buffers of the same size: {}{}\n", print_bytes(taken),
-             gives_back ? fmt::format("; within the limit of {} each step gives memory back, which takes time",
-                                      print_bytes(limit))
-                        : "");
+  fmt::print("memory taken: {}, as released memory is kept for buffers of the same size{}\n", print_bytes(taken),
+             gives_back
+                 ? fmt::format("; to stay within {}, each step gives memory back, which takes time", print_bytes(limit))
+                 : "");
 }
 
 int explain(const ExplainOptions& options, const ModelFactory& factory) {
