@@ -322,17 +322,4 @@ def scaled():
     check("scale predicts what compare predicts", abs(runs[1]["predicted"] / price - 1) < 1e-9, (runs, price))
 
 
-def other_calibrations():
-    """Other numbers of ranks, and another data type."""
-    partita("calibrate", *SMALL, *QUICK, "--out", "three.toml", ranks=3)
-    check("an odd number of ranks", re.search('verb = "all_reduce"\nranks = 3', read("three.toml")))
-    partita("calibrate", *SMALL, *QUICK, "--out", "one.toml")
-    check("one rank has no network to measure", "one rank alone measures no network" in read("one.toml"))
-    check("its times are found", used(compare("--machine", "one.toml", strategies=["samples.toml"]).out)[1] == 13)
-    partita("calibrate", *SMALL, *QUICK, "--dtype", "f64", "--out", "f64.toml", "--strategies", "samples.toml", ranks=2)
-    text = compare("--machine", "f64.toml", "--dtype", "f64", strategies=["samples.toml"]).out
-    check("times in f64 are used", used(text) == (13, 13), text)
-
-
-run_parts(calibrated, priced, left_aside, measured, limited, reasons, planned, progress, refusals, scaled,
-          other_calibrations)
+run_parts(calibrated, priced, left_aside, measured, limited, reasons, planned, progress, refusals, scaled)

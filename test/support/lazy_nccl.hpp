@@ -6,8 +6,11 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <list>
 #include <map>
+#include <mutex>
+#include <set>
 #include <tuple>
 
 namespace partita::test {
@@ -26,6 +29,26 @@ class LazyWire {
   int next_id() {
     const std::scoped_lock lock(mutex_);
     return ++ids_;
+  }
+  /// A rank's place in a part of a communicator.
+  struct Part {
+    int id = 0, rank = 0, size = 0;
+  };
+  /// Splits a communicator for the `number`-th time. Returns when all its ranks have called it.
+  Part split(int comm, int number, int size, int rank, int color, int key) {
+    std::unique_lock lock(mutex_);
+    auto& open = splits_[{comm, number}];
+    if (!open) open = std::make_shared<Split>();
+    const auto split = open;
+    split->members[color].insert({key, rank});
+    if (++split->joined == size) {
+      for (const auto& [each, members] : split->members) split->ids[each] = ++ids_;
+      joined_.notify_all();
+    }
+    joined_.wait(lock, [&] { return split->joined == size; });
+    const auto& members = split->members[color];
+    const auto before = std::distance(members.begin(), members.find({key, rank}));
+    return {split->ids[color], static_cast<int>(before), static_cast<int>(members.size())};
   }
   /// Joins an operation of `size` ranks, of which this is number `place`. The last one says what they do.
   std::shared_ptr<LazyEngine::Meeting> join(const Key& key, int size, int place, Party party, Act act) {
@@ -50,13 +73,20 @@ class LazyWire {
     Act what;
     int joined = 0;
   };
+  struct Split {
+    std::map<int, std::set<std::pair<int, int>>> members;  // by color: keys and ranks
+    std::map<int, int> ids;
+    int joined = 0;
+  };
   std::mutex mutex_;
+  std::condition_variable joined_;
+  std::map<std::pair<int, int>, std::shared_ptr<Split>> splits_;  // by communicator and number
   int ids_ = 0;
   std::map<Key, std::shared_ptr<Joint>> open_;
 };
 
-/// NCCL's calls on one rank, on a lazy device. As with NCCL, messages start when their group ends, no call waits for
-/// another rank, operations run when all their ranks have reached them, and they can be captured.
+/// NCCL's calls on one rank, on a lazy device. As with NCCL, messages start when their group ends, no call but a
+/// split waits for another rank, operations run when all their ranks have reached them, and they can be captured.
 class LazyNccl final : public NcclLibrary {
  public:
   LazyNccl(LazyDevice& device, std::shared_ptr<LazyWire> wire) : device_(device), wire_(std::move(wire)) {}
@@ -65,8 +95,17 @@ class LazyNccl final : public NcclLibrary {
   Comm start(const Id& id, Communicator& host) override {
     return &comms_.emplace_back(Connected{id[0], host.rank(), host.size()});
   }
+  Comm split(Comm comm, int color, int key) override {
+    Connected& whole = of(comm);
+    const auto [id, rank, size] = wire_->split(whole.id, whole.splits++, whole.size, whole.rank, color, key);
+    return &comms_.emplace_back(Connected{id, rank, size});
+  }
   std::string error(Comm) override { return error_; }
-  void end(Comm) override {}
+  void end(Comm) override { ++ended_; }
+  void abort(Comm) override { ++aborted_; }
+  /// How many communicators have ended, and how many were aborted.
+  int ended() const { return ended_; }
+  int aborted() const { return aborted_; }
   /// From now on, a failure of another rank is known.
   void fail_elsewhere() { error_ = "remote process exited or there was a network error"; }
 
@@ -143,6 +182,7 @@ class LazyNccl final : public NcclLibrary {
   };
   struct Connected {
     int id = 0, rank = 0, size = 0;
+    int splits = 0;                                  // so far
     Index collectives = 0;                           // so far
     std::map<std::pair<int, int>, Index> numbers{};  // of messages so far, by both ranks
     std::vector<Message> messages{};                 // of the present group
@@ -190,6 +230,7 @@ class LazyNccl final : public NcclLibrary {
   LazyDevice& device_;
   std::shared_ptr<LazyWire> wire_;
   std::string error_;
+  int ended_ = 0, aborted_ = 0;
   bool grouping_ = false;
   std::list<Connected> comms_;
 };

@@ -20,8 +20,11 @@ struct Calls {
   decltype(&ncclGetErrorString) get_error_string = nullptr;
   decltype(&ncclGetLastError) get_last_error = nullptr;
   decltype(&ncclGetUniqueId) get_unique_id = nullptr;
-  decltype(&ncclCommInitRank) comm_init_rank = nullptr;
+  decltype(&ncclCommInitRankConfig) comm_init_rank_config = nullptr;
+  decltype(&ncclCommSplit) comm_split = nullptr;
   decltype(&ncclCommGetAsyncError) comm_get_async_error = nullptr;
+  decltype(&ncclCommFinalize) comm_finalize = nullptr;
+  decltype(&ncclCommDestroy) comm_destroy = nullptr;
   decltype(&ncclCommAbort) comm_abort = nullptr;
   decltype(&ncclGroupStart) group_start = nullptr;
   decltype(&ncclGroupEnd) group_end = nullptr;
@@ -43,8 +46,11 @@ const Calls& nccl() {
     library.find("ncclGetErrorString", calls.get_error_string);
     library.find("ncclGetLastError", calls.get_last_error);
     library.find("ncclGetUniqueId", calls.get_unique_id);
-    library.find("ncclCommInitRank", calls.comm_init_rank);
+    library.find("ncclCommInitRankConfig", calls.comm_init_rank_config);
+    library.find("ncclCommSplit", calls.comm_split);
     library.find("ncclCommGetAsyncError", calls.comm_get_async_error);
+    library.find("ncclCommFinalize", calls.comm_finalize);
+    library.find("ncclCommDestroy", calls.comm_destroy);
     library.find("ncclCommAbort", calls.comm_abort);
     library.find("ncclGroupStart", calls.group_start);
     library.find("ncclGroupEnd", calls.group_end);
@@ -94,15 +100,27 @@ class Nccl final : public NcclLibrary {
   }
   Comm start(const Id& id, Communicator& host) override {
     ncclComm_t comm = nullptr;
-    check(nccl().comm_init_rank(&comm, host.size(), std::bit_cast<ncclUniqueId>(id), host.rank()), "connect the ranks");
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.splitShare = 1;
+    check(nccl().comm_init_rank_config(&comm, host.size(), std::bit_cast<ncclUniqueId>(id), host.rank(), &config),
+          "connect the ranks");
     return comm;
+  }
+  Comm split(Comm comm, int color, int key) override {
+    ncclComm_t part = nullptr;
+    check(nccl().comm_split(of(comm), color, key, &part, /*config=*/nullptr), "split a communicator");
+    return part;
   }
   std::string error(Comm comm) override {
     ncclResult_t found = ncclSuccess;
     nccl().comm_get_async_error(of(comm), &found);
     return found == ncclSuccess || found == ncclInProgress ? "" : nccl().get_error_string(found);
   }
-  void end(Comm comm) override { nccl().comm_abort(of(comm)); }
+  void end(Comm comm) override {
+    check(nccl().comm_finalize(of(comm)), "end a communicator");
+    check(nccl().comm_destroy(of(comm)), "end a communicator");
+  }
+  void abort(Comm comm) override { nccl().comm_abort(of(comm)); }
 
   void group_start() override { check(nccl().group_start(), "start a group"); }
   void group_end() override { check(nccl().group_end(), "start messages"); }

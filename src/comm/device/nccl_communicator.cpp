@@ -54,26 +54,28 @@ class Enqueued final : public Request::State {
 
 class NcclCommunicator final : public Communicator {
  public:
-  /// Collective: every rank of `host` calls it.
-  NcclCommunicator(std::shared_ptr<NcclRank> me, std::shared_ptr<Communicator> host)
+  /// `connect()` returns NCCL's communicator of the ranks of `host`. Collective: every rank of `host` calls it.
+  template <class Connect>
+  NcclCommunicator(std::shared_ptr<NcclRank> me, std::shared_ptr<Communicator> host, Connect&& connect)
       : me_(std::move(me)), host_(std::move(host)) {
-    NcclLibrary::Id id{};
-    agree_or_throw(*host_, [&] {
-      if (host_->rank() == 0) id = me_->library.make_id();
-    });
-    host_->broadcast(id.data(), static_cast<Index>(id.size()), DType::i32, 0, {}).wait();
     const NcclWatch::Connecting connecting(me_->watch);  // NCCL would wait without end for a rank that has died
-    comm_ = me_->library.start(id, *host_);
+    comm_ = connect();
     me_->watch.add(comm_);
   }
   /// Ends after its messages, unless the rank has failed.
   ~NcclCommunicator() override {
+    me_->watch.remove(comm_);
+    const NcclWatch::Connecting disconnecting(me_->watch);
     try {
-      if (std::uncaught_exceptions() == exceptions_) me_->device.finish(me_->stream);
+      if (std::uncaught_exceptions() != exceptions_) {
+        me_->library.abort(comm_);
+      } else {
+        me_->device.finish(me_->stream);
+        me_->library.end(comm_);
+      }
     } catch (const std::exception&) {
-      // A later call of the device reports it.
+      // The device or NCCL has failed, and a later call of the device reports it.
     }
-    me_->watch.end(comm_);
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -138,7 +140,8 @@ class NcclCommunicator final : public Communicator {
   }
 
   std::shared_ptr<Communicator> split(int color, int key) override {
-    return std::make_shared<NcclCommunicator>(me_, host_->split(color, key));
+    return std::make_shared<NcclCommunicator>(me_, host_->split(color, key),
+                                              [&] { return me_->library.split(comm_, color, key); });
   }
 
  private:
@@ -184,7 +187,13 @@ class NcclCommunicator final : public Communicator {
 
 std::shared_ptr<Communicator> make_nccl(Communicator& host, Device& device, NcclLibrary& library,
                                         std::chrono::milliseconds limit) {
-  return std::make_shared<NcclCommunicator>(std::make_shared<NcclRank>(device, library, limit), borrow(host));
+  NcclLibrary::Id id{};
+  agree_or_throw(host, [&] {
+    if (host.rank() == 0) id = library.make_id();
+  });
+  host.broadcast(id.data(), static_cast<Index>(id.size()), DType::i32, 0, {}).wait();
+  return std::make_shared<NcclCommunicator>(std::make_shared<NcclRank>(device, library, limit), borrow(host),
+                                            [&] { return library.start(id, host); });
 }
 
 }  // namespace partita

@@ -18,10 +18,15 @@ class NcclLibrary {
   virtual Id make_id() = 0;
   /// Connects the ranks of `host`, which all pass the same id.
   virtual Comm start(const Id& id, Communicator& host) = 0;
+  /// Splits a communicator, as MPI_Comm_split does. The parts share what the library holds for their ranks, so that
+  /// they cost little memory. Collective: every rank of `comm` calls it.
+  virtual Comm split(Comm comm, int color, int key) = 0;
   /// Returns what has failed since the start, perhaps on another rank; "" if nothing has. Other threads may call it.
   virtual std::string error(Comm comm) = 0;
-  /// Ends a communicator. What is under way may be lost.
+  /// Ends a communicator whose messages have arrived. Every rank of a node calls it, in one order for all of them.
   virtual void end(Comm comm) = 0;
+  /// Ends a communicator of a rank that has failed. What is under way is lost.
+  virtual void abort(Comm comm) = 0;
 
   /// The calls from group_start() to group_end() start together.
   virtual void group_start() = 0;

@@ -15,10 +15,9 @@ void NcclWatch::add(NcclLibrary::Comm comm) {
   comms_.push_back(comm);
 }
 
-void NcclWatch::end(NcclLibrary::Comm comm) {
+void NcclWatch::remove(NcclLibrary::Comm comm) {
   const std::scoped_lock lock(mutex_);
   std::erase(comms_, comm);
-  library_.end(comm);
 }
 
 void NcclWatch::started(const Event& done) {

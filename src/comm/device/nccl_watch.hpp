@@ -33,8 +33,8 @@ class NcclWatch {
   };
 
   void add(NcclLibrary::Comm comm);
-  /// Ends a communicator.
-  void end(NcclLibrary::Comm comm);
+  /// Looks no longer after a communicator that is about to end.
+  void remove(NcclLibrary::Comm comm);
   /// Remembers a communication, which is complete when `done` has passed. They complete in this order.
   void started(const Event& done);
 

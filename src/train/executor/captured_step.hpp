@@ -18,7 +18,8 @@ struct Executor::CapturedStep {
     const void *images = nullptr, *target = nullptr;
   };
   std::vector<Brought> brought;
-  TrafficCounter traffic;  ///< of one launch
+  std::optional<Brought> sent;  ///< the first microbatch of the next step, if the graph lets it travel
+  TrafficCounter traffic;       ///< of one launch
   std::vector<int> losses;
   // What the update reads.
   std::optional<ReleasedTensor> results;

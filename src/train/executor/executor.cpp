@@ -50,7 +50,11 @@ Executor::Executor(RunContext context)
       microbatches_(static_cast<std::size_t>(plan_.microbatches)),
       update_(std::make_unique<WeightUpdate>(context_, rank_.stream)) {
   staging_ = std::make_shared<Allocator>(context_.allocator->device().staging());
-  step_number_ = Tensor(DType::f64, "F", Box(Shape{{'F', 1}}), staging_, MemoryClass::workspace);
+  const auto in_staging = [&](Index count) {
+    return Tensor(DType::f64, "F", Box(Shape{{'F', count}}), staging_, MemoryClass::workspace);
+  };
+  step_number_ = in_staging(1);
+  read_numbers_ = in_staging(mark_place() + 1);
   if (plan_.grids.size() > 1) stages_ = std::make_unique<StageExchange>(context_, rank_.stream);
   const auto runner = [&](const std::vector<LayerPlan>& layers, int replica) {
     return layers.empty() ? nullptr : std::make_unique<LayerRunner>(context_, rank_, layers, replica);
@@ -112,15 +116,17 @@ std::vector<Tensor> Executor::predict(const Reader& read, Index step) {
   return predictions;
 }
 
-StepResult Executor::run(const Reader& read, Index step, double rate, const std::function<void()>& meanwhile) {
+StepResult Executor::run(const Reader& read, Index step, double rate, Ahead* ahead) {
+  const Resetting resetting(ahead_, ahead);
   start_step(step);
+  if (arrives(0)) ahead->arrival.expect([&] { return read(0); });
   switch (step_mode()) {
     case StepMode::live: compute_gradients(read, rate); break;
     case StepMode::capture: capture(read, rate); break;
     case StepMode::launch: launch(read); break;
   }
-  if (meanwhile && !context_.allocator->device().host()) {
-    meanwhile();
+  if (ahead != nullptr) {
+    ahead->meanwhile();
     Profile::layer("");
   }
   for (std::size_t i = first_update_; i < actions(); ++i) {
@@ -130,6 +136,7 @@ StepResult Executor::run(const Reader& read, Index step, double rate, const std:
   }
   read_results();
   traveling_.clear();
+  if (arrives(0)) ahead->arrival.end_step(ahead->sends());
   for (const StepOp& op : program_.last_ops()) run_op({}, op, read, rate);
   update_->drop_statistics();
   if (!keep_)
@@ -146,6 +153,8 @@ void Executor::compute_gradients(const Reader& read, double rate) {
   for (std::size_t i = 0; i < first_update_; ++i) run_action(i, read, rate);
   if (first_update_ < actions() && context_.guard != nullptr && inspector_ == nullptr)
     update_->mark_not_finite(numbers(mark_place(), 1));
+  results_.device().copy(results_.data(), read_numbers_.data(), static_cast<std::size_t>(read_numbers_.bytes()),
+                         rank_.stream);
 }
 
 /// Performs the operations of an action.
@@ -261,7 +270,7 @@ void Executor::run_op(const Action& action, const StepOp& op, const Reader& read
       return;
     case read_batch:
       Profile::layer("data");
-      if (reads_images(j) || reads_target(j)) m.batch = bring(read(j));
+      if (reads_images(j) || reads_target(j)) m.batch = arrives(j) ? take_arrived() : bring(read(j));
       return;
     case release_images: m.batch.images = {}; return;
     case release_target: m.batch.target = {}; return;
@@ -322,7 +331,8 @@ Tensor Executor::numbers(Index first, Index count) const {
 /// nothing.
 void Executor::read_results() {
   if (!results_) return;
-  const std::vector<double> numbers = read(results_, rank_.stream);
+  results_.device().finish(rank_.stream);
+  const std::vector<double> numbers = read(read_numbers_, {});
   for (const int j : losses_) {
     const Target target = this->target(j);
     const auto at = 2 * static_cast<std::size_t>(j);
@@ -333,6 +343,21 @@ void Executor::read_results() {
   }
   finite_ = numbers[mark_place()] == 0;
   results_ = {};
+}
+
+/// True if a microbatch may come during the step before.
+bool Executor::arrives(int microbatch) const {
+  return ahead_ != nullptr && microbatch == 0 && (reads_images() || reads_target());
+}
+
+/// Returns the first microbatch, and lets that of the next step travel.
+Batch Executor::take_arrived() {
+  Batch batch = ahead_->arrival.take();
+  if (ahead_->sends()) {
+    ahead_->arrival.send(ahead_->next);
+    traveling_.insert(traveling_.end(), {ahead_->next.images, ahead_->next.target});
+  }
+  return batch;
 }
 
 /// Brings what the CPU holds of a batch to the device.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "src/train/executor/arrival.hpp"
 #include "src/train/executor/layer_runner.hpp"
 
 #include <functional>
@@ -27,9 +28,8 @@ class Executor {
   /// last. It lies in the memory of the CPU, where it stays as it is until the step ends, or, without graphs
   /// (RunContext::graphs), on the rank's device.
   using Reader = std::function<Batch(int microbatch)>;
-  /// Runs the schedule once. `step` keys random numbers, `rate` is the learning rate. `meanwhile` is called while a
-  /// device computes, if the rank has one.
-  StepResult run(const Reader& read, Index step, double rate, const std::function<void()>& meanwhile = {});
+  /// Runs the schedule once. `step` keys random numbers, `rate` is the learning rate. `ahead` may be null.
+  StepResult run(const Reader& read, Index step, double rate, Ahead* ahead = nullptr);
   /// Runs a plan that has one microbatch.
   StepResult run(const Batch& batch, Index step, double rate);
   /// One run of an evaluation's schedule. Returns the input of the loss layer by microbatch; no tensor where this rank
@@ -98,6 +98,8 @@ class Executor {
   void launch_graph(std::span<const OtherSource> others);
   bool may_update(const Action& before);
   Index updates() const;
+  bool arrives(int microbatch) const;
+  Batch take_arrived();
   Batch staged(const Batch& batch, const CapturedStep& captured) const;
   Batch bring(const Batch& batch);
   Tensor bring(const Tensor& tensor);
@@ -122,10 +124,11 @@ class Executor {
   std::unique_ptr<WeightUpdate> update_;
   std::unique_ptr<StageExchange> stages_;  // null if there is one stage
   // f64 numbers on the device: for each microbatch the loss and the number of right predictions, then whether a
-  // gradient is not finite, and the number of the step. The CPU reads them once a step.
+  // gradient is not finite, and the number of the step.
   Tensor results_;
-  std::shared_ptr<Allocator> staging_;  // memory of the CPU from which copies can be captured
+  std::shared_ptr<Allocator> staging_;  // memory of the CPU from which, and to which, copies can be captured
   Tensor step_number_;                  // there, from where a step copies it
+  Tensor read_numbers_;                 // there, to where a step copies its numbers
   std::vector<Tensor> traveling_;       // on the CPU: what the present step copies to the device
   std::vector<int> losses_;             // the microbatches whose loss this rank has computed in this step, in order
   StepResult result_;
@@ -134,6 +137,7 @@ class Executor {
   std::unique_ptr<CapturedStep> captured_;  // null if no step was captured
   Allocator::State start_;                  // of the allocator, when the last step started
   bool keep_ = false, failed_ = false;
+  Ahead* ahead_ = nullptr;                      // of the present run
   Inspector* inspector_ = nullptr;              // while a step is repeated
   std::vector<Tensor>* predictions_ = nullptr;  // where predict() keeps them
   std::vector<TimedAction>* record_ = nullptr;

@@ -31,10 +31,12 @@ Executor::StepMode Executor::step_mode() {
   if (!context_.graphs || !plan_.workload.training || inspector_ != nullptr) return StepMode::live;
   const Allocator::State now = context_.allocator->state();
   const bool steady = std::exchange(start_, now) == now;
-  const bool possible = record_ == nullptr && !keep_ && !observer_ && Profile::current() == nullptr;
+  const bool sends = ahead_ != nullptr && ahead_->sends();
+  const bool possible = record_ == nullptr && !keep_ && !observer_ && Profile::current() == nullptr &&
+                        (sends || !arrives(0));  // a pass ends without a graph
   StepMode mine = steady && possible ? StepMode::capture : StepMode::live;
-  if (possible && captured_ && captured_->scale == context_.guard->scale() && captured_->start.in_use == now.in_use &&
-      captured_->start.given_back == now.given_back)
+  if (possible && captured_ && captured_->sent.has_value() == sends && captured_->scale == context_.guard->scale() &&
+      captured_->start.in_use == now.in_use && captured_->start.given_back == now.given_back)
     mine = StepMode::launch;
   return static_cast<StepMode>(context_.guard->least(static_cast<int>(mine)));
 }
@@ -44,6 +46,10 @@ void Executor::capture(const Reader& read, double rate) {
   auto made = std::make_unique<CapturedStep>();
   made->start = start_;
   made->scale = context_.guard->scale();
+  if (arrives(0)) {
+    ahead_->next = staged(ahead_->next, *made);
+    made->sent = {0, address(ahead_->next.images), address(ahead_->next.target)};
+  }
   const TrafficCounter before = context_.counter;
   const auto noting = [&](int microbatch) {
     const Batch batch = staged(read(microbatch), *made);
@@ -69,12 +75,13 @@ void Executor::capture(const Reader& read, double rate) {
 void Executor::launch(const Reader& read) {
   Profile::layer("data");
   std::vector<OtherSource> others;
-  for (const auto& [microbatch, images, target] : captured_->brought) {
-    const Batch now = staged(read(microbatch), {});
-    if (images != nullptr) others.push_back({images, now.images.data()});
-    if (target != nullptr) others.push_back({target, now.target.data()});
+  const auto copy_from = [&](const CapturedStep::Brought& captured, const Batch& now) {
+    if (captured.images != nullptr) others.push_back({captured.images, now.images.data()});
+    if (captured.target != nullptr) others.push_back({captured.target, now.target.data()});
     traveling_.insert(traveling_.end(), {now.images, now.target});
-  }
+  };
+  for (const auto& brought : captured_->brought) copy_from(brought, staged(read(brought.microbatch), {}));
+  if (captured_->sent) copy_from(*captured_->sent, staged(ahead_->next, {}));
   if (context_.allocator->state().in_use != captured_->start.in_use)
     fail(
         "the reader of a batch holds new tensors on the device, perhaps in memory that the step's graph uses; let it "
@@ -109,9 +116,11 @@ Batch Executor::staged(const Batch& batch, const CapturedStep& captured) const {
     return copy;
   };
   const auto is_taken = [&](const Tensor& tensor) {
-    return std::any_of(captured.brought.begin(), captured.brought.end(), [&](const CapturedStep::Brought& each) {
+    const auto reads = [&](const CapturedStep::Brought& each) {
       return address(tensor) == each.images || address(tensor) == each.target;
-    });
+    };
+    return std::any_of(captured.brought.begin(), captured.brought.end(), reads) ||
+           (captured.sent && reads(*captured.sent));
   };
   return {in_staging(batch.images, is_taken(batch.images)),
           in_staging(batch.target, is_taken(batch.target) || address(batch.target) == address(batch.images))};

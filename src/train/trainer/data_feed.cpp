@@ -56,6 +56,11 @@ void DataFeed::Step::read_ahead() {
   }
 }
 
+Batch DataFeed::Step::take_first() {
+  auto node = ahead_.extract(0);
+  return node ? std::move(node.mapped()) : Batch();
+}
+
 Batch DataFeed::Step::read_now(int microbatch) const {
   const Timed timed(Profile::Part::compute);
   const Batch batch = feed_.empty_batch(executor_, microbatch, Fill::none);

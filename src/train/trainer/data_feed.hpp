@@ -45,6 +45,9 @@ class DataFeed {
     /// Reads what this rank will ask for, so that it is there at once. What is wrong with it is thrown when it is asked
     /// for.
     void read_ahead();
+    /// Returns the first microbatch if it was read ahead, once; otherwise an empty batch.
+    Batch take_first();
+    const Executor& executor() const { return executor_; }
 
    private:
     Batch read_now(int microbatch) const;

@@ -23,7 +23,7 @@ void MemoryAccount::check_step(const Plan& plan, Index workspace) const {
 
 void MemoryAccount::check_pass(Index samples, bool training) const {
   if (limit_ == 0) return;
-  const MemoryPeak peak = run_.pass_peak(samples, training, held(), rank_);
+  const MemoryPeak peak = run_.pass_peak(samples, training, held(), rank_, !on_cpu());
   if (peak.total > limit_)
     fail(
         "rank {} would hold up to {} ({}), {} more than the memory limit of {}; shard samples or space over more "
@@ -47,8 +47,9 @@ void MemoryAccount::hold_shared(Index bytes) {
   peak_.include(holding(held()));
 }
 
-void MemoryAccount::add_step(const Plan& plan, StepPeak& last) {
-  if (const MemoryUse held = run_.in_step(plan, this->held(), rank_); last.held != held || last.memory.total == 0)
+void MemoryAccount::add_step(const Plan& plan, StepPeak& last, bool in_pass) {
+  if (const MemoryUse held = run_.in_step(plan, this->held(), rank_, in_pass && !on_cpu());
+      last.held != held || last.memory.total == 0)
     last = {held, run_.step_peak(plan, held, rank_)};
   peak_.include(last.memory);
 }

@@ -49,7 +49,8 @@ class MemoryAccount {
     MemoryPeak memory;
   };
   /// The rank runs a step of a plan. `last` is the plan's own; it is predicted again if the rank holds something else.
-  void add_step(const Plan& plan, StepPeak& last);
+  /// `in_pass`: so that its batch comes to a device during the step before.
+  void add_step(const Plan& plan, StepPeak& last, bool in_pass);
   /// The rank saves or loads a checkpoint, with or without the state of the optimizer.
   void add_checkpoint(const Plan& plan, bool optimizer, bool saved);
   /// The rank tells a data set what it will read.

@@ -16,6 +16,19 @@ MessageMemory message_memory(const Communicator& between, bool overlap) {
 
 MemoryPeak holding(const MemoryUse& held) { return {held, held.total()}; }
 
+namespace {
+
+/// The bytes that a rank reads of the first microbatch.
+Index batch_bytes(const Plan& plan, int rank) {
+  const auto& loss = plan.layers_of(0).back();
+  const DType dtype = plan.workload.dtype;
+  return image_box(plan, 0, rank).volume() * size_of(dtype) +
+         target_box(plan, 0, rank).volume() *
+             size_of(loss.op->target(loss->input_shapes[0]).labels ? DType::i32 : dtype);
+}
+
+}  // namespace
+
 void RunMemory::each_batch(Index samples, const std::function<void(Index batch, Index count)>& visit) const {
   if (samples >= batch_) visit(batch_, samples / batch_);
   if (samples % batch_ > 0) visit(samples % batch_, 1);
@@ -70,16 +83,17 @@ Index RunMemory::shared_bytes(std::span<const DataPass> passes, const Communicat
   return bytes + (whole.second_replica ? world.shared_bytes_of(2) : 0);
 }
 
-MemoryPeak RunMemory::pass_peak(Index samples, bool training, const MemoryUse& held, int rank) const {
+MemoryPeak RunMemory::pass_peak(Index samples, bool training, const MemoryUse& held, int rank, bool arrives) const {
   MemoryPeak peak = holding(held);
   each_batch(samples, [&](Index batch, Index) {
     const Plan& plan = plan_of_(batch, training);
-    peak.include(step_peak(plan, in_step(plan, held, rank), rank));
+    peak.include(step_peak(plan, in_step(plan, held, rank, arrives), rank));
   });
   return peak;
 }
 
-MemoryUse RunMemory::in_step(const Plan& plan, MemoryUse held, int rank) const {
+MemoryUse RunMemory::in_step(const Plan& plan, MemoryUse held, int rank, bool arrives) const {
+  if (arrives) held[MemoryClass::workspace] += batch_bytes(plan, rank);
   if (!may_skip_ || !plan.workload.training) return held;
   const int stage = plan.stage_of_rank(rank);
   for (const auto& layer : plan.layers)
@@ -155,7 +169,7 @@ MemoryPeak RunMemory::peak(std::span<const DataPass> passes, const BesideTensors
       listing[MemoryClass::data] += list_bytes(*data, share(data->size(), training, rank));
       peak.include(holding(listing));
     }
-    peak.include(pass_peak(data->size(), training, now, rank));
+    peak.include(pass_peak(data->size(), training, now, rank, !beside.data));
   }
   return peak;
 }

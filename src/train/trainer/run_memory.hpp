@@ -56,10 +56,11 @@ class RunMemory {
   MemoryPeak step_peak(const Plan& plan, const MemoryUse& held, int rank) const {
     return peak_memory(plan, rank, held, messages_);
   }
-  /// Returns the peak of a rank in one pass, in which it holds `held` all the time.
-  MemoryPeak pass_peak(Index samples, bool training, const MemoryUse& held, int rank) const;
-  /// Returns what a rank holds in each step, if it holds `held` between steps.
-  MemoryUse in_step(const Plan& plan, MemoryUse held, int rank) const;
+  /// Returns the peak of a rank in one pass, in which it holds `held` all the time. `arrives` as in in_step().
+  MemoryPeak pass_peak(Index samples, bool training, const MemoryUse& held, int rank, bool arrives) const;
+  /// Returns what a rank holds in each step, if it holds `held` between steps. `arrives`: the first microbatch comes to
+  /// a device during the step before.
+  MemoryUse in_step(const Plan& plan, MemoryUse held, int rank, bool arrives) const;
   /// Returns the peak of a rank in a run of these passes, of which each data set is held from the first announcement to
   /// the end. `loads`: a checkpoint is loaded.
   MemoryPeak peak(std::span<const DataPass> passes, const BesideTensors& beside, int rank, Saves saves = Saves::never,

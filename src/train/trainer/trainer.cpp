@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <utility>
 
@@ -106,6 +107,7 @@ Trainer::Trainer(Model model, Strategy strategy, TrainerOptions options, Communi
   plans_ = std::make_unique<PlanSet>(PlanSet::Shared{model_, strategy_, options_, world_, *ranks_, *backend_,
                                                      *parameters_, *guard_, *memory_, allocator_},
                                      std::move(plan));
+  arrival_ = std::make_unique<Arrival>(allocator_);
   feed_ = std::make_unique<DataFeed>(options_, world_, *memory_, *plans_, host_allocator_);
   ranks_->counter->reset();
 }
@@ -132,7 +134,7 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
   stopping_ = false;
   double counted = 0;  // samples of steps that were not skipped
   const auto size_of_step = [&](Index step) { return std::min(options_.batch, samples - step * options_.batch); };
-  std::unique_ptr<DataFeed::Step> next;  // what was read ahead
+  std::deque<std::unique_ptr<DataFeed::Step>> ahead;  // the next steps, whose samples were read ahead
   for (Index i = first; i < steps; ++i) {
     const Index size = size_of_step(i);
     auto& bound = plans_->of(size, training);
@@ -142,15 +144,22 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
       return std::make_unique<DataFeed::Step>(*feed_, *plans_->of(count, training).executor, data,
                                               order.part(step * options_.batch, count), augmentation, epoch_);
     };
-    const auto mine = next ? std::move(next) : samples_of(i);
-    const bool goes_on = i + 1 < steps && (!training || step_ + 1 < total_steps_);
+    if (ahead.empty()) ahead.push_back(samples_of(i));
+    const auto mine = std::move(ahead.front());
+    ahead.pop_front();
+    // One of these steps travels to the device while the present one computes, and one is read.
+    const Index last = std::min({i + 2, steps - 1, training ? i + total_steps_ - step_ - 1 : steps});
     const auto read_ahead = [&] {
-      if (!goes_on) return;
-      next = samples_of(i + 1);
-      next->read_ahead();
+      for (Index later = i + 1 + std::ssize(ahead); later <= last; ++later) {
+        ahead.push_back(samples_of(later));
+        ahead.back()->read_ahead();
+      }
     };
+    Ahead later{*arrival_, {}, read_ahead};
+    if (!ahead.empty() && &ahead.front()->executor() == bound.executor.get()) later.next = ahead.front()->take_first();
     const StepResult result = run(
-        bound, [&](int microbatch) { return mine->read(microbatch); }, training ? last_rate_ : 0, read_ahead);
+        bound, [&](int microbatch) { return mine->read(microbatch); }, training ? last_rate_ : 0,
+        on_cpu() ? nullptr : &later);
     if (!training) check_loss(result);
     if (!result.skipped || std::isfinite(result.loss)) {
       report.loss += result.loss * static_cast<double>(size);
@@ -280,7 +289,7 @@ std::vector<SampleBlock> Trainer::predict(const LocalBatch& batch) {
   auto& bound = plans_->of(batch.samples, false);
   const std::vector<Tensor> values = bound.executor->predict(reader_of(batch), step_);
   predicted_ += bound.predicted;
-  memory_->add_step(bound.plan, bound.memory);
+  memory_->add_step(bound.plan, bound.memory, false);
   std::vector<SampleBlock> blocks;
   for (int j = 0; j < bound.plan.microbatches; ++j)
     if (const Tensor& mine = values[j]; mine.box().dims() > 0)
@@ -289,13 +298,12 @@ std::vector<SampleBlock> Trainer::predict(const LocalBatch& batch) {
   return blocks;
 }
 
-StepResult Trainer::run(BoundPlan& bound, const Executor::Reader& reader, double rate,
-                        const std::function<void()>& meanwhile) {
-  StepResult result = bound.executor->run(reader, step_, rate, meanwhile);
+StepResult Trainer::run(BoundPlan& bound, const Executor::Reader& reader, double rate, Ahead* ahead) {
+  StepResult result = bound.executor->run(reader, step_, rate, ahead);
   if (std::isnan(result.loss)) result.loss = std::numeric_limits<double>::quiet_NaN();  // a sign would be printed
   predicted_ += bound.predicted;
   if (result.skipped) predicted_ -= bound.of_update;
-  memory_->add_step(bound.plan, bound.memory);
+  memory_->add_step(bound.plan, bound.memory, ahead != nullptr);
   if (!bound.executor->failed()) return result;
   const std::string what =
       std::isfinite(result.loss) ? "a gradient is not finite" : fmt::format("the loss is not finite ({})", result.loss);

@@ -69,7 +69,9 @@ class BrokenNccl final : public NcclLibrary {
   Id make_id() override { throw DeviceError("NCCL cannot start: there is no network"); }
   Comm start(const Id&, Communicator&) override { throw DeviceError("NCCL cannot connect the ranks"); }
   std::string error(Comm) override { return ""; }
+  Comm split(Comm, int, int) override { throw DeviceError("NCCL cannot split a communicator"); }
   void end(Comm) override {}
+  void abort(Comm) override {}
   void group_start() override {}
   void group_end() override {}
   void send(const void*, Index, DType, int, Comm, Stream) override {}
@@ -112,7 +114,7 @@ TEST(Nccl, TheWatchFindsLostMessagesAndFailuresElsewhere) {
     library.fail_elsewhere();
     EXPECT_EQ(watch.look().first, failed);
     EXPECT_NE(watch.look().second.find("remote process"), std::string::npos);
-    watch.end(comm);
+    watch.remove(comm);
     device.finish(stream);
     EXPECT_EQ(watch.look().first, fine) << "a communicator that has ended";
   });
@@ -149,6 +151,45 @@ TEST(NcclDeathTest, AFailureElsewhereEndsTheJobWhileTheRankWaits) {
   EXPECT_DEATH(wait_forever(true), "NCCL has failed: remote process");
   EXPECT_DEATH(wait_forever(false), "for other ranks");
   EXPECT_DEATH(wait_for_graph(), "for other ranks");
+}
+
+TEST(Nccl, PartsHaveTheRanksOfTheirColorInTheOrderOfTheirKeys) {
+  LazyDevice device(1);
+  const auto wire = std::make_shared<LazyWire>();
+  run_threads(5, [&](Communicator& threads) {
+    LazyNccl library(device, wire);
+    {
+      const auto comm = make_nccl(threads, device, library);
+      const int rank = comm->rank(), color = rank % 2;
+      const auto part = comm->split(color, -rank);
+      ASSERT_EQ(part->size(), color == 0 ? 3 : 2);
+      EXPECT_EQ(part->rank(), color == 0 ? (4 - rank) / 2 : (3 - rank) / 2);
+      const DeviceRank on(device);
+      const Tensor mine = on.upload({double(rank)}), all = on.tensor(part->size());
+      const std::vector<Index> counts(static_cast<std::size_t>(part->size()), 1);
+      part->all_gather(mine.data(), all.data(), counts, DType::f64, on.stream).wait(on.stream);
+      EXPECT_EQ(read(all, on.stream), color == 0 ? std::vector<double>({4, 2, 0}) : std::vector<double>({3, 1}));
+    }
+    EXPECT_EQ(library.ended(), 2);
+    EXPECT_EQ(library.aborted(), 0);
+  });
+}
+
+TEST(Nccl, ARankThatFailsAbortsItsCommunicators) {
+  LazyDevice device(1);
+  const auto wire = std::make_shared<LazyWire>();
+  run_threads(2, [&](Communicator& threads) {
+    LazyNccl library(device, wire);
+    EXPECT_THROW(
+        {
+          const auto comm = make_nccl(threads, device, library);
+          const auto part = comm->split(0, comm->rank());
+          fail("this rank has failed");
+        },
+        Error);
+    EXPECT_EQ(library.ended(), 0);
+    EXPECT_EQ(library.aborted(), 2);
+  });
 }
 
 TEST(Nccl, AStartThatFailsEndsAllRanks) {

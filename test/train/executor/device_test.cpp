@@ -263,7 +263,7 @@ TEST(Device, ComputesWhileTheNextBatchIsRead) {
         read.push_back(std::ssize(data.waits()));
       });
       constexpr Index all = 4 * samples + 1;
-      EXPECT_EQ(read, (std::vector<Index>{2 * samples, 3 * samples, 4 * samples, all, all}));
+      EXPECT_EQ(read, (std::vector<Index>{3 * samples, 4 * samples, all, all, all})) << "two steps ahead";
       for (std::size_t step = 1; step < 5; ++step)
         EXPECT_LT(data.waits()[step * samples], ended[step - 1]) << "read after step " << step - 1 << " had ended";
     });

@@ -20,6 +20,8 @@
 
 namespace partita {
 
+struct Ahead;
+class Arrival;
 class CheckpointFile;
 class DataFeed;
 class MemoryAccount;
@@ -186,7 +188,7 @@ class Trainer {
   void check(const LocalBatch& batch, bool training) const;
   EpochReport pass(Dataset& data, const SampleOrder& order, bool training, const Progress& progress);
   StepResult run(BoundPlan& bound, const std::function<Batch(int microbatch)>& reader, double rate,
-                 const std::function<void()>& meanwhile = {});
+                 Ahead* ahead = nullptr);
   void end_step();
   Index decay_end() const;
   void check_loss(const StepResult& result) const;
@@ -204,6 +206,7 @@ class Trainer {
   std::unique_ptr<Parameters> parameters_;
   std::unique_ptr<StepGuard> guard_;
   std::unique_ptr<PlanSet> plans_;
+  std::unique_ptr<Arrival> arrival_;
   std::unique_ptr<DataFeed> feed_;
   Traffic predicted_;
   const Dataset* prepared_ = nullptr;
