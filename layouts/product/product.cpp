@@ -83,7 +83,7 @@ namespace {
 class ProductReplay {
  public:
   ProductReplay(const ProductPlan& plan, int rank, bool packs)
-      : plan_(plan), rank_(rank), packs_messages_(packs), makes_slabs_(plan.sums_slabs && plan.cut_dim(plan.c) >= 0) {}
+      : plan_(plan), rank_(rank), packs_(packs), makes_slabs_(plan.sums_slabs && plan.cut_dim(plan.c) >= 0) {}
 
   /// Returns the largest number of elements.
   Index run() {
@@ -99,8 +99,11 @@ class ProductReplay {
     }
     for (const auto* operand : {&plan_.a, &plan_.b})
       if (plan_.cut_dim(*operand) < 0) arrive(*operand, {});
-    if (plan_.sums_slabs && !makes_slabs_) take(packs_ = packs_of_sum({}));
-    free(packs_);  // the last sums are complete
+    if (plan_.sums_slabs && !makes_slabs_) {
+      packed_ = packs_of_sum({});
+      take(packed_);
+    }
+    free(packed_);  // the last sums are complete
     redistribute();
     return most_;
   }
@@ -124,7 +127,7 @@ class ProductReplay {
   /// Holds what arrives for a slab, and the buffers of its messages until it has arrived.
   void start(const ProductOperand& operand, Interval slab) {
     take(gathered(operand, slab));
-    if (!packs_messages_) return;
+    if (!packs_) return;
     const auto& own = operand.layout;
     const PackedElements packed =
         packed_elements(plan_.gather(operand, used(operand), rank_, slab), own.shape().names(), own.owned(rank_),
@@ -139,7 +142,7 @@ class ProductReplay {
     }
   }
   Index packs_of_sum(Interval slab) const {
-    if (!packs_messages_) return 0;
+    if (!packs_) return 0;
     const Box made = makes_slabs_ ? plan_.part(plan_.c, plan_.c_made, rank_, slab) : plan_.c_made.owned(rank_);
     const PackedElements packed = packed_by_adjoint(plan_.sum(rank_, slab), plan_.c.layout.shape().names(), made);
     return packed.sent + packed.received;
@@ -181,15 +184,15 @@ class ProductReplay {
           arrive(*operand, slab);
           free(gathered(*operand, slab));
         }
-    Index packs = 0;
+    Index packed = 0;
     if (makes_slabs_)
       for (const Interval slab : panel) {
         take(packs_of_sum(slab));
-        packs += packs_of_sum(slab);
+        packed += packs_of_sum(slab);
       }
-    free(made_ + packs_);  // the sums of the panel before are complete
+    free(made_ + packed_);  // the sums of the panel before are complete
     made_ = made;
-    packs_ = packs;
+    packed_ = packed;
   }
 
   void redistribute() {
@@ -200,7 +203,7 @@ class ProductReplay {
       Index packed = packs && step.verb == Verb::all_gather       ? volume(step.to)
                      : packs && step.verb == Verb::reduce_scatter ? volume(step.from)
                                                                   : 0;
-      if (packs_messages_ && step.verb == Verb::exchange) {
+      if (packs_ && step.verb == Verb::exchange) {
         const PackedElements each = packed_elements(step, rank_);
         packed = each.sent + each.received;
       }
@@ -212,10 +215,10 @@ class ProductReplay {
 
   const ProductPlan& plan_;
   int rank_;
-  bool packs_messages_, makes_slabs_;
+  bool packs_, makes_slabs_;
   std::map<std::pair<const ProductOperand*, Index>, Index> under_way_;  // elements in buffers, by operand and slab
   Index now_ = 0, most_ = 0;
-  Index made_ = 0, packs_ = 0;  // elements of the parts of C whose sums are under way, and in the buffers of these
+  Index made_ = 0, packed_ = 0;  // elements of the parts of C whose sums are under way, and in the buffers of these
 };
 
 }  // namespace

@@ -199,6 +199,9 @@ class LazyDevice final : public Device, public Capture {
   /// By name, how many operations the last graph has.
   const std::map<std::string, int>& captured() const { return captured_; }
 
+  /// From now on, the stream that was made as number `stream`, from 1, runs only when no other one can.
+  void starve(std::size_t stream) { engine_.starve(stream); }
+
   /// Of the calls of wait() that order two streams, number `call` does nothing.
   void forget_wait(int call) { forgotten_ = call; }
   /// No stream of priority `waiter` waits for an event of another stream, of priority `awaited`.
@@ -282,10 +285,15 @@ class LazyDevice final : public Device, public Capture {
     push(stream, {.marks = moment, .host = host_clock()});
     return moment;
   }
-  /// Copies from the staging memory. A launch may take another source.
+  /// Copies from the staging memory. A launch may take another source. The CPU must leave it as it is until then.
   void enqueue_copy(const void* from, void* to, std::size_t bytes, Stream stream, std::vector<Access> accesses) {
     const auto copy_from = [to, bytes](const void* source) -> std::function<void()> {
-      return [=] { host_device().copy(source, to, bytes, {}); };
+      const auto* const first = static_cast<const std::byte*>(source);
+      return [=, then = std::vector<std::byte>(first, first + bytes)] {
+        if (!std::equal(then.begin(), then.end(), first))
+          fail("the CPU has overwritten memory that a copy of {} bytes was still to read", bytes);
+        host_device().copy(source, to, bytes, {});
+      };
     };
     const std::scoped_lock lock(mutex_);
     count_call("copy");

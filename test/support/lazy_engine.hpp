@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -81,9 +82,12 @@ class LazyEngine {
     }
     require(!ready.empty() || meets, "a stream waits for an event that never passes");
     if (ready.empty()) return false;
+    if (ready.size() > 1 && starved_) std::erase(ready, *starved_);
     run_first_of(ready[random_() % ready.size()]);
     return true;
   }
+  /// From now on, a stream runs only when no other one can.
+  void starve(std::size_t stream) { starved_ = stream; }
   /// Forgets what touched these bytes.
   void forget(const Access& block) { history_.forget(block.begin, block.end); }
   /// Describes the first race; "" if there was none.
@@ -157,6 +161,7 @@ class LazyEngine {
   std::mt19937 random_;
   std::deque<Queue> streams_{1};  // stream 0 is the one without a name
   AccessHistory history_;
+  std::optional<std::size_t> starved_;
   std::string race_;
   bool missed_ = false;
   Index done_ = 0;

@@ -65,10 +65,11 @@ inline void LazyDevice::launch(std::size_t origin, const std::vector<std::pair<s
     const auto other = std::find_if(others.begin(), others.end(), [&](const OtherSource& one) {
       return captured.source != nullptr && one.captured == captured.source;
     });
-    if (other != others.end()) {
-      item.run = captured.from_other(other->now);
+    if (captured.source != nullptr) {
+      const void* const source = other != others.end() ? other->now : captured.source;
+      item.run = captured.from_other(source);
       const auto bytes = captured.accesses.front().end - captured.accesses.front().begin;
-      item.accesses.front() = range(other->now, bytes, false);  // reads come before writes
+      item.accesses.front() = range(source, bytes, false);  // reads come before writes
     }
     push(each.first, std::move(item));
   }

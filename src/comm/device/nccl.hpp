@@ -23,7 +23,7 @@ bool nccl_orders_communicators();
 /// communicator and its splits, and the CPU never waits. A thread of the communicator ends the job, by an uncaught
 /// DeviceError, if NCCL reports a failure or if, with a `limit`, a message has not arrived in that time.
 /// Throws Error if this build lacks NCCL, DeviceError if NCCL cannot start, e.g. because two ranks have one card.
-/// Collective: every rank of `host` calls it.
+/// Collective: every rank of `host` calls it, and destroys the result, unless it ends by an exception.
 /// @pre `host` and `device` outlive the result and its splits.
 std::shared_ptr<Communicator> make_nccl(Communicator& host, Device& device, std::chrono::milliseconds limit = {});
 

@@ -62,19 +62,19 @@ class NcclCommunicator final : public Communicator {
     comm_ = connect();
     me_->watch.add(comm_);
   }
-  /// Ends after its messages, unless the rank has failed.
+  /// Ends after its messages, and waits for the other ranks, without a time limit: one of them may still write files. A
+  /// rank that has failed waits for nobody.
   ~NcclCommunicator() override {
     me_->watch.remove(comm_);
-    const NcclWatch::Connecting disconnecting(me_->watch);
+    if (std::uncaught_exceptions() != exceptions_) {
+      me_->library.abort(comm_);
+      return;
+    }
     try {
-      if (std::uncaught_exceptions() != exceptions_) {
-        me_->library.abort(comm_);
-      } else {
-        me_->device.finish(me_->stream);
-        me_->library.end(comm_);
-      }
+      me_->device.finish(me_->stream);
+      me_->library.end(comm_);
     } catch (const std::exception&) {
-      // The device or NCCL has failed, and a later call of the device reports it.
+      me_->library.abort(comm_);
     }
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
@@ -140,8 +140,10 @@ class NcclCommunicator final : public Communicator {
   }
 
   std::shared_ptr<Communicator> split(int color, int key) override {
-    return std::make_shared<NcclCommunicator>(me_, host_->split(color, key),
-                                              [&] { return me_->library.split(comm_, color, key); });
+    return std::make_shared<NcclCommunicator>(me_, host_->split(color, key), [&] {
+      me_->device.finish(me_->stream);
+      return me_->library.split(comm_, color, key);
+    });
   }
 
  private:

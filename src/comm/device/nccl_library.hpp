@@ -20,10 +20,12 @@ class NcclLibrary {
   virtual Comm start(const Id& id, Communicator& host) = 0;
   /// Splits a communicator, as MPI_Comm_split does. The parts share what the library holds for their ranks, so that
   /// they cost little memory. Collective: every rank of `comm` calls it.
+  /// @pre No message of `comm` is under way.
   virtual Comm split(Comm comm, int color, int key) = 0;
   /// Returns what has failed since the start, perhaps on another rank; "" if nothing has. Other threads may call it.
   virtual std::string error(Comm comm) = 0;
-  /// Ends a communicator whose messages have arrived. Every rank of a node calls it, in one order for all of them.
+  /// Ends a communicator whose messages have arrived. If it throws, the communicator is left to abort(). Collective:
+  /// all ranks end their communicators, in the same order.
   virtual void end(Comm comm) = 0;
   /// Ends a communicator of a rank that has failed. What is under way is lost.
   virtual void abort(Comm comm) = 0;

@@ -6,10 +6,14 @@ namespace partita {
 
 namespace {
 
-/// Applies `copy` to both tensors of a batch. A rank may have one of them alone.
-template <class Copy>
-Batch each(const Batch& batch, Copy&& copy) {
-  return {batch.images ? copy(batch.images) : Tensor(), batch.target ? copy(batch.target) : Tensor()};
+/// Applies `make` to both tensors of a batch. A rank may have one of them alone.
+template <class Make>
+Batch each(const Batch& batch, Make&& make) {
+  return {batch.images ? make(batch.images) : Tensor(), batch.target ? make(batch.target) : Tensor()};
+}
+
+Tensor like(const Tensor& tensor, const std::shared_ptr<Allocator>& allocator, MemoryClass memory) {
+  return {tensor.dtype(), tensor.names(), tensor.box(), allocator, memory, Fill::none};
 }
 
 }  // namespace
@@ -18,11 +22,11 @@ Arrival::Arrival(std::shared_ptr<Allocator> allocator)
     : allocator_(std::move(allocator)), device_(allocator_->device()), stream_(device_.make_stream(Priority::normal)) {}
 
 void Arrival::expect(const std::function<Batch()>& read) {
-  if (std::exchange(come_, false)) return device_.wait(allocator_->stream(), arrived_);
+  if (std::exchange(has_arrived_, false)) return;
   here_ = {};
-  traveling_ = read();
-  here_ = each(traveling_, [&](const Tensor& from) {
-    const Tensor to(from.dtype(), from.names(), from.box(), allocator_, MemoryClass::workspace, Fill::none);
+  first_ = read();
+  here_ = each(first_, [&](const Tensor& from) {
+    const Tensor to = like(from, allocator_, MemoryClass::workspace);
     from_host(from, to, allocator_->stream());
     return to;
   });
@@ -30,7 +34,7 @@ void Arrival::expect(const std::function<Batch()>& read) {
 
 Batch Arrival::take() const {
   return each(here_, [&](const Tensor& from) {
-    const Tensor to(from.dtype(), from.names(), from.box(), allocator_, MemoryClass::activations, Fill::none);
+    const Tensor to = like(from, allocator_, MemoryClass::activations);
     if (from.bytes() > 0)
       device_.copy(from.data(), to.data(), static_cast<std::size_t>(from.bytes()), allocator_->stream());
     return to;
@@ -44,10 +48,18 @@ void Arrival::send(const Batch& next) {
   arrived_ = device_.record(stream_);
 }
 
+void Arrival::join() const { device_.wait(allocator_->stream(), arrived_); }
+
 void Arrival::end_step(bool sent) {
-  come_ = sent;
-  traveling_ = {};
+  has_arrived_ = sent;
+  first_ = {};
   if (!sent) here_ = {};
+}
+
+void Arrival::forget() {
+  device_.finish(stream_);
+  device_.finish(allocator_->stream());
+  end_step(false);
 }
 
 }  // namespace partita

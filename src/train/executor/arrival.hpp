@@ -4,16 +4,15 @@
 
 #include <functional>
 #include <memory>
-#include <vector>
 
 namespace partita {
 
 /// Brings the first microbatch of each step to a device while the step before computes:
 ///
-///     stream of the steps   x = here       compute ...          | x = here   ...
-///     stream of its own                here = next batch        |
+///     stream of the steps   x = here    compute ...       | x = here    compute ...
+///     stream of its own              here = next batch    |
 ///
-/// So a batch takes memory twice: once where it arrives, once where the step reads it and may release it.
+/// So a batch takes memory twice: where it arrives, and where the step reads it and may release it.
 class Arrival {
  public:
   /// The steps run on the stream of `allocator`.
@@ -21,20 +20,27 @@ class Arrival {
 
   /// A step begins. If its batch has not come during the step before, it comes now, as `read()` returns it.
   void expect(const std::function<Batch()>& read);
-  /// Returns the batch in memory that the step may release.
+  /// Where the batch lies until take() has copied it.
+  const Batch& here() const { return here_; }
+  /// Returns a copy of the batch, which the step may release.
   Batch take() const;
-  /// Behind what take() has read, the batch of the next step begins to travel. It lies in staging memory, and stays
-  /// there until the step ends.
+  /// After the copies of take(), the batch of the next step is copied to the device. The caller keeps its memory, which
+  /// is of the device's staging, until the step has ended.
   void send(const Batch& next);
+  /// The stream of the steps waits until what was sent has arrived.
+  void join() const;
   /// The step has ended. `sent`: the batch of the next one has come meanwhile. Otherwise the memory is freed.
   void end_step(bool sent);
+  /// The next step is another one than was expected: waits for what was sent, and drops it.
+  void forget();
 
  private:
   std::shared_ptr<Allocator> allocator_;
   Device& device_;
   Stream stream_;
-  Batch here_, traveling_;
-  bool come_ = false;
+  Batch here_;
+  Batch first_;  // on the CPU: what expect() copies
+  bool has_arrived_ = false;
   Event arrived_;
 };
 

@@ -8,18 +8,27 @@
 
 namespace partita {
 
+/// Where both parts of a batch lie; null for a part without bytes.
+struct BatchPlaces {
+  const void *images = nullptr, *target = nullptr;
+  bool operator==(const BatchPlaces&) const = default;
+};
+
 /// A step up to its update that a device has captured, and what the CPU did in it besides.
 struct Executor::CapturedStep {
   Allocator::State start;  ///< of the allocator, when it began
   double scale = 1;        ///< of the loss
-  /// From where the graph copies the batch of a microbatch; null for a part without bytes.
+  /// From where the graph copies the batch of a microbatch.
   struct Brought {
     int microbatch = 0;
-    const void *images = nullptr, *target = nullptr;
+    BatchPlaces from;
   };
   std::vector<Brought> brought;
-  std::optional<Brought> sent;  ///< the first microbatch of the next step, if the graph lets it travel
-  TrafficCounter traffic;       ///< of one launch
+  /// If the first microbatch of the next step travels in the graph: from where, and to where, from which the graph also
+  /// takes that of the present step.
+  std::optional<BatchPlaces> sent;
+  BatchPlaces here;
+  TrafficCounter traffic;  ///< of one launch
   std::vector<int> losses;
   // What the update reads.
   std::optional<ReleasedTensor> results;

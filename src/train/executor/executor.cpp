@@ -153,6 +153,7 @@ void Executor::compute_gradients(const Reader& read, double rate) {
   for (std::size_t i = 0; i < first_update_; ++i) run_action(i, read, rate);
   if (first_update_ < actions() && context_.guard != nullptr && inspector_ == nullptr)
     update_->mark_not_finite(numbers(mark_place(), 1));
+  if (arrives(0) && ahead_->sends()) ahead_->arrival.join();
   results_.device().copy(results_.data(), read_numbers_.data(), static_cast<std::size_t>(read_numbers_.bytes()),
                          rank_.stream);
 }

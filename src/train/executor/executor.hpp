@@ -24,11 +24,12 @@ class Executor {
   explicit Executor(RunContext context);
   ~Executor();
 
-  /// Returns this rank's part of a microbatch when its forward begins: images on the first stage, the target on the
-  /// last. It lies in the memory of the CPU, where it stays as it is until the step ends, or, without graphs
-  /// (RunContext::graphs), on the rank's device.
+  /// Returns this rank's part of a microbatch when its forward begins, or of the first one before the step: images on
+  /// the first stage, the target on the last. It lies in the memory of the CPU, where it stays as it is until the step
+  /// ends, or, without graphs (RunContext::graphs), on the rank's device.
   using Reader = std::function<Batch(int microbatch)>;
-  /// Runs the schedule once. `step` keys random numbers, `rate` is the learning rate. `ahead` may be null.
+  /// Runs the schedule once. `step` keys random numbers, `rate` is the learning rate. `ahead`: the batch of the
+  /// next step travels to the device meanwhile, and that of this step may have come so; null: neither.
   StepResult run(const Reader& read, Index step, double rate, Ahead* ahead = nullptr);
   /// Runs a plan that has one microbatch.
   StepResult run(const Batch& batch, Index step, double rate);

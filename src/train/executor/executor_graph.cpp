@@ -14,6 +14,8 @@ namespace {
 /// Null for a tensor without bytes.
 const void* address(const Tensor& tensor) { return tensor && tensor.bytes() > 0 ? tensor.data() : nullptr; }
 
+BatchPlaces places_of(const Batch& batch) { return {address(batch.images), address(batch.target)}; }
+
 std::vector<ReleasedTensor> released(const std::vector<Tensor>& tensors) { return {tensors.begin(), tensors.end()}; }
 
 std::vector<Tensor> again(const std::vector<ReleasedTensor>& tensors) {
@@ -35,8 +37,10 @@ Executor::StepMode Executor::step_mode() {
   const bool possible = record_ == nullptr && !keep_ && !observer_ && Profile::current() == nullptr &&
                         (sends || !arrives(0));  // a pass ends without a graph
   StepMode mine = steady && possible ? StepMode::capture : StepMode::live;
-  if (possible && captured_ && captured_->sent.has_value() == sends && captured_->scale == context_.guard->scale() &&
-      captured_->start.in_use == now.in_use && captured_->start.given_back == now.given_back)
+  const auto same_place = [&] { return !arrives(0) || captured_->here == places_of(ahead_->arrival.here()); };
+  if (possible && captured_ && captured_->sent.has_value() == sends && same_place() &&
+      captured_->scale == context_.guard->scale() && captured_->start.in_use == now.in_use &&
+      captured_->start.given_back == now.given_back)
     mine = StepMode::launch;
   return static_cast<StepMode>(context_.guard->least(static_cast<int>(mine)));
 }
@@ -48,12 +52,13 @@ void Executor::capture(const Reader& read, double rate) {
   made->scale = context_.guard->scale();
   if (arrives(0)) {
     ahead_->next = staged(ahead_->next, *made);
-    made->sent = {0, address(ahead_->next.images), address(ahead_->next.target)};
+    made->sent = places_of(ahead_->next);
+    made->here = places_of(ahead_->arrival.here());
   }
   const TrafficCounter before = context_.counter;
   const auto noting = [&](int microbatch) {
     const Batch batch = staged(read(microbatch), *made);
-    made->brought.push_back({microbatch, address(batch.images), address(batch.target)});
+    made->brought.push_back({microbatch, places_of(batch)});
     return batch;
   };
   try {
@@ -75,12 +80,12 @@ void Executor::capture(const Reader& read, double rate) {
 void Executor::launch(const Reader& read) {
   Profile::layer("data");
   std::vector<OtherSource> others;
-  const auto copy_from = [&](const CapturedStep::Brought& captured, const Batch& now) {
+  const auto copy_from = [&](const BatchPlaces& captured, const Batch& now) {
     if (captured.images != nullptr) others.push_back({captured.images, now.images.data()});
     if (captured.target != nullptr) others.push_back({captured.target, now.target.data()});
     traveling_.insert(traveling_.end(), {now.images, now.target});
   };
-  for (const auto& brought : captured_->brought) copy_from(brought, staged(read(brought.microbatch), {}));
+  for (const auto& brought : captured_->brought) copy_from(brought.from, staged(read(brought.microbatch), {}));
   if (captured_->sent) copy_from(*captured_->sent, staged(ahead_->next, {}));
   if (context_.allocator->state().in_use != captured_->start.in_use)
     fail(
@@ -116,10 +121,11 @@ Batch Executor::staged(const Batch& batch, const CapturedStep& captured) const {
     return copy;
   };
   const auto is_taken = [&](const Tensor& tensor) {
-    const auto reads = [&](const CapturedStep::Brought& each) {
+    const auto reads = [&](const BatchPlaces& each) {
       return address(tensor) == each.images || address(tensor) == each.target;
     };
-    return std::any_of(captured.brought.begin(), captured.brought.end(), reads) ||
+    return std::any_of(captured.brought.begin(), captured.brought.end(),
+                       [&](const CapturedStep::Brought& each) { return reads(each.from); }) ||
            (captured.sent && reads(*captured.sent));
   };
   return {in_staging(batch.images, is_taken(batch.images)),

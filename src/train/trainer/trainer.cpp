@@ -63,6 +63,24 @@ Executor::Reader reader_of(const LocalBatch& batch) {
   };
 }
 
+/// Lets no batch that has come ahead outlive a pass, which may also end by an exception.
+class Forgetting {
+ public:
+  explicit Forgetting(Arrival& arrival) : arrival_(arrival) {}
+  ~Forgetting() {
+    try {
+      arrival_.forget();
+    } catch (const std::exception&) {
+      // The device has failed, and its next call says so.
+    }
+  }
+  Forgetting(const Forgetting&) = delete;
+  Forgetting& operator=(const Forgetting&) = delete;
+
+ private:
+  Arrival& arrival_;
+};
+
 }  // namespace
 
 void check_ranks(const Strategy& strategy, int ranks) {
@@ -135,6 +153,8 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
   double counted = 0;  // samples of steps that were not skipped
   const auto size_of_step = [&](Index step) { return std::min(options_.batch, samples - step * options_.batch); };
   std::deque<std::unique_ptr<DataFeed::Step>> ahead;  // the next steps, whose samples were read ahead
+  const Forgetting forgetting(*arrival_);
+  const Index last_step = training ? std::min(steps - 1, first + total_steps_ - step_ - 1) : steps - 1;
   for (Index i = first; i < steps; ++i) {
     const Index size = size_of_step(i);
     auto& bound = plans_->of(size, training);
@@ -148,9 +168,8 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
     const auto mine = std::move(ahead.front());
     ahead.pop_front();
     // One of these steps travels to the device while the present one computes, and one is read.
-    const Index last = std::min({i + 2, steps - 1, training ? i + total_steps_ - step_ - 1 : steps});
     const auto read_ahead = [&] {
-      for (Index later = i + 1 + std::ssize(ahead); later <= last; ++later) {
+      for (Index later = i + 1 + std::ssize(ahead); later <= std::min(i + 2, last_step); ++later) {
         ahead.push_back(samples_of(later));
         ahead.back()->read_ahead();
       }

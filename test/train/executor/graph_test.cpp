@@ -440,7 +440,7 @@ TEST(Graph, AStepOfResNet50HasFewOperations) {
   TrainerOptions options = graph_test::options(true);
   options.dtype = DType::bf16;
   LazyDevice device(5);
-  int live = 0;  // calls of the last step, which is a launch, the wait for its numbers and the update
+  int calls = 0;  // of the last step: a launch, the wait for its numbers and the update
   run_threads(1, [&](Communicator& comm) {
     Trainer trainer(builtin_model("resnet50", {.extent = 32, .width = 0.125}), {}, options, comm,
                     lazy_processor(comm, device));
@@ -448,7 +448,7 @@ TEST(Graph, AStepOfResNet50HasFewOperations) {
     for (int step = 0; step < 5; ++step) {
       const int before = device.calls();
       trainer.step(batches(trainer, step));
-      live = device.calls() - before;
+      calls = device.calls() - before;
     }
   });
   device.check();
@@ -459,7 +459,7 @@ TEST(Graph, AStepOfResNet50HasFewOperations) {
     text += fmt::format("{} {}\n", count, what);
   }
   EXPECT_LE(all, 450) << text;
-  EXPECT_LE(live, 12);
+  EXPECT_LE(calls, 12);
 }
 
 }  // namespace partita::test::graph_test
