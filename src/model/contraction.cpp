@@ -154,9 +154,11 @@ class Chooser {
                               .dx = {x.with_partial(outputs)},
                               .w = {w},
                               .dw = {w.with_partial(samples_)},
-                              .x_halo = product_.x_halo(x, y),
-                              .dy_halo = product_.dy_halo(x, y),
                               .algorithm = algorithm_of(cut)};
+    if (product_.x_halo) {
+      candidate.x_halo = product_.x_halo(x, y);
+      candidate.dy_halo = product_.dy_halo(x, y);
+    }
     if (product_.weights.size() > 1) {
       candidate.w.push_back(Layout(product_.weights[1].shape, x.grid()).with(0, cut.outputs));
       candidate.dw.push_back(candidate.w.back().with_partial(samples_));
@@ -177,12 +179,12 @@ class Chooser {
     };
     add(request_.arriving[0], candidate.x[0]);
     add(candidate.y, request_.output);
-    cost.words += static_cast<double>(candidate.x_halo->transfer(0).sent());
+    if (candidate.x_halo) cost.words += static_cast<double>(candidate.x_halo->transfer(0).sent());
     if (!request_.training) return cost;
     add(request_.output.dual(), candidate.y.dual());
     if (request_.needs_dx) {
       add(candidate.dx[0], request_.arriving[0].dual());
-      cost.words += static_cast<double>(candidate.dy_halo->transfer(0).sent());
+      if (candidate.dy_halo) cost.words += static_cast<double>(candidate.dy_halo->transfer(0).sent());
     }
     for (const auto& dw : candidate.dw)
       cost.words += wire_of_all_reduce(static_cast<double>(dw.owned(0).volume()), dw.grid().group_size(dw.partial()));

@@ -18,7 +18,7 @@ struct Contraction {
   std::vector<WeightSpec> weights;  ///< the first one maps channels to channels; a second one, if any, is the bias
   int w_outputs = 0, w_inputs = 1;  ///< dimensions of the first weight for the channels of y and of x
   Index groups = 1;                 ///< channel groups; the weight's second dimension covers one group
-  /// Return the halos of x and dy for given layouts of x and y.
+  /// Return the halos of x and dy for given layouts of x and y. Null if no place reads another one.
   std::function<Halo(const Layout&x, const Layout&y)> x_halo, dy_halo;
 };
 

@@ -117,6 +117,7 @@ Value Model::dropout(const std::string& name, const Value& x, const Dropout& dro
 }
 
 Value Model::linear(const std::string& name, const Value& x, const Linear& linear) {
+  if (linear.per_place) return layer(name, std::make_shared<PlaceLinearOperator>(linear), {x});
   return layer(name, std::make_shared<LinearOperator>(linear), {x});
 }
 

@@ -9,6 +9,8 @@ namespace partita {
 
 InputOperator::InputOperator(Input input) : input_(std::move(input)) {
   if (input_.spatial.size() > 3) fail("an input has at most 3 spatial dimensions, not {}", input_.spatial.size());
+  if (input_.length < 0) fail("length is {}; it must be 1 or more, or 0 for an input without places", input_.length);
+  if (input_.length > 0 && !input_.spatial.empty()) fail("an input has spatial dimensions or a length, not both");
   for (const Index extent : input_.spatial)
     if (extent < 1) fail("a spatial extent is {}; it must be 1 or more", extent);
   if (input_.channels < 1) fail("channels is {}; it must be 1 or more", input_.channels);
@@ -21,6 +23,7 @@ Shape InputOperator::output(std::span<const Shape> /*inputs*/) const {
   constexpr std::string_view spatial = "DHW";
   const auto skipped = spatial.size() - input_.spatial.size();
   for (std::size_t i = 0; i < input_.spatial.size(); ++i) shape.push_back({spatial[skipped + i], input_.spatial[i]});
+  if (input_.length > 0) shape.push_back({'L', input_.length});
   return shape;
 }
 

@@ -250,6 +250,27 @@ class LinearOperator final : public Operator {
   Linear linear_;
 };
 
+/// y[N F ...] = x[N C ...] * w[F C] + bias[F], at each place by itself.
+class PlaceLinearOperator final : public Operator {
+ public:
+  explicit PlaceLinearOperator(Linear linear) : linear_(linear) {}
+  std::string_view kind() const override { return "linear"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
+  std::vector<Algorithm> algorithms() const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  bool computes_dw_separately() const override { return true; }
+  /// The output's channels are not the input's, so they are whole.
+  Layout follow(const Layout& x, const Shape& output) const override;
+  double flops(std::span<const Shape> inputs, const Shape& output) const override;
+  ActivationFusion activation_fusion(const Activation& /*f*/) const override { return ActivationFusion::where_fused; }
+  KernelKind kernel_kind() const override { return KernelKind::product; }
+
+ private:
+  Linear linear_;
+};
+
 /// Operators that compute each element from the same element of their inputs: activations, dropout, addition.
 class ElementwiseOperator : public Operator {
  public:

@@ -28,9 +28,9 @@ inline void refuse_channels(const Layout& layout, std::string_view what) {
 }
 
 /// The layout in which a layer runs that treats samples, spatial positions and channels independently: the strategy's
-/// `input` if given, else the output's.
+/// `input` if given, else the output's. A pending sum that is asked of the output is none of it.
 inline Layout basis(const LayoutRequest& request) {
-  return request.input[0] ? request.input[0]->with_partial(0) : request.output.onto(request.arriving[0].shape());
+  return (request.input[0] ? *request.input[0] : request.output.onto(request.arriving[0].shape())).with_partial(0);
 }
 
 inline void need_whole_weights(const LayoutRequest& request) {

@@ -61,7 +61,7 @@ ProductExtents extents_of_product(const ProductPlan& product, int rank) {
 
 /// Returns the extents of the product that a convolution stands for: the places of y, the filters of the rank, and the
 /// elements of each filter.
-ProductExtents extents_of_conv(const LayerPlan& layer, const Box& y, int rank) {
+ProductExtents extents_of_places(const LayerPlan& layer, const Box& y, int rank) {
   const Layout& w = layer->at.w[0];
   const auto filters = static_cast<double>(w.owned(rank).extent(0));
   const auto channels = layer->at.y.shape().find('C');
@@ -140,8 +140,8 @@ KernelTerm KernelTerms::on_rank(LayerKernels& kernels, int rank) const {
         trained(layer, rank) * (element + 2 * static_cast<double>(size_of(plan_.gradient_dtype)));
   if (!layer->at.products.empty())
     term.narrowest = extents_of_product(layer->at.products[0], rank).smallest();
-  else if (term.kind == KernelKind::conv)
-    term.narrowest = extents_of_conv(layer, y, rank).smallest();
+  else if (term.kind != KernelKind::others)
+    term.narrowest = extents_of_places(layer, y, rank).smallest();
   return term;
 }
 

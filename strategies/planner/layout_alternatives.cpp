@@ -72,7 +72,7 @@ class Variants {
       for (Placement& word : rest) std::erase_if(word.axes, [&](const auto& each) { return each.text == name; });
       std::erase_if(rest, [](const Placement& word) { return word.axes.empty(); });
       all.insert(print_notation(rest));
-      for (const char dim : std::string_view("NCDHW"))
+      for (const char dim : std::string_view("NCDHWL"))
         if (has(group, dim)) all.insert(print_notation(sharded(rest, dim, name)));
     }
     const auto mine = unordered(parse_notation(group.layout));

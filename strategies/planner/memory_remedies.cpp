@@ -149,7 +149,7 @@ class RemedySearch {
     if (std::any_of(stages.begin(), stages.end(), [](const auto& stage) { return stage.grid.has_value(); })) return;
     const Grid& grid = strategy_.grid();
     for (const auto& axis : grid.names()) all.push_back(longer(axis, [this] { return strategy_; }));
-    for (const auto& [axis, dim] : {std::pair("data", "N"), {"y", "H"}, {"c", "C"}})
+    for (const auto& [axis, dim] : {std::pair("data", "N"), {"y", "H"}, {"seq", "L"}, {"c", "C"}})
       if (grid.find(axis) < 0)
         all.push_back(longer(axis, [this, dim = dim, axis = axis] { return cutting(dim, axis); }));
   }

@@ -79,7 +79,7 @@ def refusals():
              (["--ranks", "1", "2", "--measure"], "--measure takes one number of --ranks"),
              (["--ranks", "3", "--grid", "data={} y=2"], "data={} y=2 does not divide 3 ranks"),
              (["--ranks", "2", "--grid", "rows={}"],
-              "only axes named data, c, z, y and x say which dimension they shard"))
+              "only axes named data, c, z, y, x and seq say which dimension they shard"))
     for arguments, message in cases:
         refused(" ".join(arguments), partita("compare", *arguments, status=2), re.escape(message))
     ran = partita("compare", "--ranks", "1", "2", "--memory-limit", "1MiB", status=2)

@@ -187,7 +187,7 @@ def refusals():
     bad("two wildcards", [*SMALL, "--ranks", "4", "--grid", "data={} y={}", "--rule", "*: N@data"],
         r"only one axis can have \{\}")
     bad("a grid without rules", [*SMALL, "--ranks", "2", "--grid", "rows={}"],
-        "only axes named data, c, z, y and x say which dimension")
+        "only axes named data, c, z, y, x and seq say which dimension")
     bad("too few samples", [*SMALL, "--ranks", "1", "--samples", "4"], "takes 8 samples", "has 4")
     bad("missing data", ["--ranks", "1", "--data", "fashion-mnist", "--data-dir", "nowhere"], "nowhere")
     bad("inside an MPI job", [*SMALL, "--ranks", "1"], "starts mpiexec itself", variables={"PMI_RANK": "0"})

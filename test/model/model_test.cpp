@@ -283,6 +283,28 @@ TEST(Model, NormalizesGroups) {
   expect_error([&] { b.m.instance_norm("z", {17, "in", "model"}); }, {"layer 'z'", "not a layer of this model"});
 }
 
+TEST(Model, HoldsSequences) {
+  Model m("sequence");
+  auto t = m.input("in", {.channels = 6, .length = 9});
+  t = m.linear("wide", t, {.features = 24, .per_place = true});
+  t = m.linear("narrow", m.gelu("gelu", t), {.features = 6, .bias = false, .per_place = true});
+  m.conv("next", t, {.filters = 4, .kernel = 3, .padding = {{2, 0}}});
+  EXPECT_EQ(m.describe(),
+            "sequence\n"
+            "in = input() C=6 L=9 -> N=1 C=6 L=9\n"
+            "wide = linear(in) 24 features per place -> N=1 C=24 L=9\n"
+            "gelu = gelu(wide)  -> N=1 C=24 L=9\n"
+            "narrow = linear(gelu) 6 features per place no bias -> N=1 C=6 L=9\n"
+            "next = conv(narrow) 4 filters 3/1 pad 2,0 -> N=1 C=4 L=9\n");
+  const std::vector<Shape> inputs{m.shapes(1)[0]};
+  EXPECT_EQ(m.layers()[1].op->weights(inputs)[0].shape.print(), "F=24 C=6");
+  expect_error([&] { m.input("z", {.length = -1}); }, {"length is -1"});
+  expect_error([&] { m.input("z", {.spatial = {3}, .length = 2}); }, {"not both"});
+  expect_error([&] { m.linear("z", t, {.features = 0, .per_place = true}); }, {"layer 'z'", "features is 0"});
+  expect_error([&] { m.linear("z", t, {.activation = Activation{Activation::Kind::relu}, .per_place = true}); },
+               {"layer 'z'", "has no activation of its own"});
+}
+
 TEST(Model, ConcatenatesChannels) {
   Begun b;
   const auto c = b.m.conv("c", b.t, {.filters = 3});

@@ -17,7 +17,7 @@ namespace {
 /// Draws a case.
 class Drawing {
  public:
-  Drawing(std::uint64_t seed, Index width) : random_(seed), width_(width) {
+  Drawing(std::uint64_t seed, Index width) : random_(seed), width_(width), even_(seed % 2 == 0) {
     strategy =
         Strategy(pick(std::vector<std::string>{"", "a=2", "a=3", "a=4", "a=2 b=2", "a=6", "a=3 b=2", "a=2 b=3", "a=8",
                                                "a=2 b=4", "a=4 b=2", "a=2 b=2 c=2", "a=1 b=2", "a=2 b=1 c=3"}));
@@ -48,7 +48,8 @@ class Drawing {
   static bool may_be_refused(const std::string& message) {
     if (message.find("cannot run \"auto\"") != std::string::npos) return false;  // "auto" must always find an algorithm
     for (const char* reason :
-         {"splits a group of channels", "a grouped convolution cannot split", "does not fit the input", "cannot run"})
+         {"splits a group of channels", "a grouped convolution cannot split", "does not fit the input", "cannot run",
+          "must be sharded like the output's C", "asks for a pending sum"})
       if (message.find(reason) != std::string::npos) return true;
     return false;
   }
@@ -244,7 +245,10 @@ class Drawing {
       }
       case 5: return until_small([&] { return m.conv_transpose(name, t, draw_transposed(channels)); }, m, t, name);
       case 6: return draw_resampling(m, t, name);
-      default: return until_it_fits([&] { return m.conv(name, t, draw_conv(channels)); });
+      default:
+        if (sequence_ && chance(0.6))
+          return m.linear(name, t, {.features = between(1, 7), .bias = chance(0.5), .per_place = true});
+        return until_it_fits([&] { return m.conv(name, t, draw_conv(channels)); });
     }
   }
 
@@ -307,7 +311,13 @@ class Drawing {
         dims_ == 3 ? std::vector<Index>{1, 2, 3, 5, 7} : std::vector<Index>{1, 2, 3, 5, 7, 11, 13};
     std::vector<Index> spatial;
     for (int d = 0; d < dims_; ++d) spatial.push_back(pick(extents));
-    Value t = m.input("in", {.channels = between(1, 3), .spatial = spatial});
+    sequence_ = dims_ == 1 && even_;
+    Input input{.channels = between(1, 3)};
+    if (sequence_)
+      input.length = spatial[0];
+    else
+      input.spatial = spatial;
+    Value t = m.input("in", input);
     for (Index i = 0, count = between(1, 5); i < count; ++i) t = draw_layer(m, t, fmt::format("layer{}", i));
     if (chance(0.3)) {
       draw_loss(m, m.conv("scores", t, {.filters = between(2, 4)}));
@@ -345,7 +355,9 @@ class Drawing {
 
   std::mt19937_64 random_;
   Index width_;
-  int dims_ = 2;  // number of spatial dimensions
+  int dims_ = 2;           // number of spatial dimensions
+  bool even_;              // whether the seed is
+  bool sequence_ = false;  // whether the dimension is that of places, L
 };
 
 }  // namespace

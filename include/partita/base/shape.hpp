@@ -56,7 +56,7 @@ class Shape {
   std::array<Index, max_dims> extents_{};
 };
 
-/// Returns true for the dimensions that a window slides over: D, H and W.
-constexpr bool is_spatial(char dim) { return dim == 'D' || dim == 'H' || dim == 'W'; }
+/// Returns true for the dimensions that a window slides over: D, H, W and the places of a sequence, L.
+constexpr bool is_spatial(char dim) { return dim == 'D' || dim == 'H' || dim == 'W' || dim == 'L'; }
 
 }  // namespace partita

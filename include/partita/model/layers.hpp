@@ -48,10 +48,11 @@ class Padding {
   std::vector<Sides> values_;
 };
 
-/// The input layer: samples as the data set delivers them.
+/// The input layer: samples as the data set delivers them, x[N C D H W] or, for sequences, x[N C L].
 struct Input {
   Index channels = 1;
-  std::vector<Index> spatial;
+  std::vector<Index> spatial = {};  ///< extents of up to three spatial dimensions
+  Index length = 0;                 ///< places of a sequence; 0: the input is none
 };
 
 /// y = conv(x, w) + b: every output reads a window of every channel.
@@ -127,11 +128,13 @@ struct Upsample {
 };
 
 /// y[N F] = f(x[N C D H W] * w[F C D H W] + b): contracts all dimensions of a sample at once, so no flattening is
-/// needed.
+/// needed. Per place, y[N F L] = x[N C L] * w[F C] + b contracts the channels alone.
 struct Linear {
   Index features = 1;
   bool bias = true;
-  std::optional<Activation> activation = std::nullopt;  ///< f, applied in the same kernel that computes y
+  /// f, applied in the same kernel that computes y; none per place, where a layer of activation behind it does the same
+  std::optional<Activation> activation = std::nullopt;
+  bool per_place = false;  ///< whether each place of a sequence, or position of an image, has an output of its own
 };
 
 /// y = x/(1-rate), or 0 with probability `rate`. The draw depends on seed, layer, step and global index. In evaluation

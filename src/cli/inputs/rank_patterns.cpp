@@ -27,8 +27,8 @@ std::string fill_in(const std::string& pattern, int ranks) {
 
 /// Returns the rule by which axes of a grid shard the dimensions that their names stand for, e.g. "*: N@data H@y".
 std::string rule_of_axes(const std::string& pattern, const Grid& grid) {
-  static constexpr std::pair<std::string_view, char> dimensions[] = {
-      {"data", 'N'}, {"c", 'C'}, {"z", 'D'}, {"y", 'H'}, {"x", 'W'}};
+  static constexpr std::pair<std::string_view, char> dimensions[] = {{"data", 'N'}, {"c", 'C'}, {"z", 'D'},
+                                                                     {"y", 'H'},    {"x", 'W'}, {"seq", 'L'}};
   std::string rule = "*:";
   int known = 0;
   for (const auto& [axis, dimension] : dimensions)
@@ -39,7 +39,7 @@ std::string rule_of_axes(const std::string& pattern, const Grid& grid) {
     }
   if (known < grid.axes())
     fail(
-        "--grid \"{}\" without --strategy or --rule: only axes named data, c, z, y and x say which dimension they "
+        "--grid \"{}\" without --strategy or --rule: only axes named data, c, z, y, x and seq say which dimension they "
         "shard; add a rule, e.g. --rule \"*: N@data H@rows\"",
         pattern);
   return rule;

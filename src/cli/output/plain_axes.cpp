@@ -128,7 +128,7 @@ class Axes {
     if (dims.empty()) return axis;
     if (dims.size() > 1) return "p";
     const std::string& dim = *dims.begin();
-    return dim == "N" ? "data" : dim == "C" ? "c" : dim == "D" ? "z" : dim == "W" ? "x" : "y";
+    return dim == "N" ? "data" : dim == "C" ? "c" : dim == "D" ? "z" : dim == "W" ? "x" : dim == "L" ? "seq" : "y";
   }
 
   const Strategy& strategy_;

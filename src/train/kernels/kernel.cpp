@@ -32,6 +32,7 @@ const std::unordered_map<std::type_index, Factory>& kernel_factories() {
       {typeid(ConcatenateOperator), make_concatenate_kernel},
       {typeid(DropoutOperator), make_dropout_kernel},
       {typeid(LinearOperator), make_linear_kernel},
+      {typeid(PlaceLinearOperator), make_place_linear_kernel},
       {typeid(CrossEntropyOperator), make_cross_entropy_kernel},
       {typeid(DiceOperator), make_dice_kernel},
       {typeid(DifferenceOperator), make_difference_kernel},

@@ -18,6 +18,7 @@ std::unique_ptr<Kernel> make_add_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_concatenate_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_linear_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_place_linear_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_cross_entropy_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_dice_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_difference_kernel(const LayerPlan& layer, int rank);

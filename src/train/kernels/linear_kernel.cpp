@@ -70,7 +70,69 @@ class LinearKernel final : public Kernel {
   std::vector<Product> products_;
 };
 
+/// One product of this rank's rows: channels are the fastest in memory, so that the places of all samples are rows.
+///
+///     y[r f] = sum over c of x[r c] w[f c] + bias[f]        r stands for all of N L
+///     dx[r c] = sum over f of dy[r f] w[f c]                dw[f c] = sum over r of dy[r f] x[r c]
+class PlaceLinearKernel final : public Kernel {
+ public:
+  PlaceLinearKernel(const LayerPlan& layer, int rank)
+      : inputs_(layer->at.w[0].owned(rank).extent(1)),
+        outputs_(layer->at.w[0].owned(rank).extent(0)),
+        adds_bias_(layer->weights.size() > 1 && is_first(layer->at.y, rank)),
+        next_activation_(layer.next_activation) {}
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    state<State>(call).x = x[0];
+    if (y.box().empty()) return;
+    // If several ranks hold parts of one sum, the first of them adds the bias.
+    const Epilogue epilogue(adds_bias_ ? call.w[1] : Tensor(), call.fused ? next_activation_ : std::nullopt);
+    if (inputs_ == 0) {
+      y.zero(call.rank.stream);
+      return call.rank.backend.apply(epilogue, y, call.rank.stream);
+    }
+    call.rank.backend.fused_gemm(false, true, y.volume() / outputs_, outputs_, inputs_, x[0].data(), inputs_,
+                                 call.w[0].data(), inputs_, epilogue, y, call.rank.stream);
+  }
+  void backward_filter(const KernelCall& call, const Tensor& dy) const override {
+    const Tensor& x = state<State>(call).x;
+    multiply(call, true, outputs_, inputs_, outputs_ > 0 ? dy.volume() / outputs_ : 0, dy, outputs_, x, call.dw[0],
+             call.write);
+    if (call.dw.size() > 1) call.rank.backend.bias_backward(dy, call.dw[1], call.write, call.rank.stream);
+  }
+  bool supports_overwrite() const override { return true; }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    multiply(call, false, inputs_ > 0 ? dx[0].volume() / inputs_ : 0, inputs_, outputs_, dy, outputs_, call.w[0], dx[0],
+             Write::over);
+  }
+
+ private:
+  struct State final : Saved {
+    Tensor x;
+  };
+
+  /// c[m n] = op(a) b, or c += op(a) b. The sum over k = 0 is 0.
+  static void multiply(const KernelCall& call, bool transpose_a, Index m, Index n, Index k, const Tensor& a, Index lda,
+                       const Tensor& b, const Tensor& c, Write write) {
+    if (c.box().empty()) return;
+    if (k == 0) {
+      if (write == Write::over) c.zero(call.rank.stream);
+      return;
+    }
+    call.rank.backend.gemm(c.dtype(), transpose_a, false, m, n, k, 1, a.data(), lda, b.data(), n,
+                           write == Write::add ? 1 : 0, c.data(), n, call.rank.stream);
+  }
+
+  Index inputs_, outputs_;
+  bool adds_bias_;
+  std::optional<Activation> next_activation_;
+};
+
 }  // namespace
+
+std::unique_ptr<Kernel> make_place_linear_kernel(const LayerPlan& layer, int rank) {
+  return std::make_unique<PlaceLinearKernel>(layer, rank);
+}
 
 std::unique_ptr<Kernel> make_linear_kernel(const LayerPlan& layer, int rank) {
   return std::make_unique<LinearKernel>(layer, rank);

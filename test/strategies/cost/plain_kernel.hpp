@@ -23,6 +23,11 @@ struct PlainKernel {
   }
   static bool is_pool(const LayerPlan& layer) { return dynamic_cast<const PoolOperator*>(layer.op.get()) != nullptr; }
   static bool is_product(const LayerPlan& layer) { return !layer->at.products.empty(); }
+  static bool is_per_place(const LayerPlan& layer) {
+    return dynamic_cast<const PlaceLinearOperator*>(layer.op.get()) != nullptr;
+  }
+
+  static bool contracts(const LayerPlan& layer) { return is_product(layer) || is_per_place(layer) || is_conv(layer); }
 
   /// A kernel's launch and its operations, or its bytes if these take longer.
   double seconds(const LayerPlan& layer, int rank, bool backward) const {
@@ -39,15 +44,14 @@ struct PlainKernel {
       y *= 2;  // dy, and y or the x that it was computed from
     }
     const double operations = flops(layer, rank);
-    auto found = machine.efficiency.find(is_product(layer) ? KernelKind::product
-                                         : is_conv(layer)  ? KernelKind::conv
-                                                           : KernelKind::others);
+    auto found = machine.efficiency.find(is_product(layer) || is_per_place(layer) ? KernelKind::product
+                                         : is_conv(layer)                         ? KernelKind::conv
+                                                                                  : KernelKind::others);
     if (found == machine.efficiency.end()) found = machine.efficiency.find(KernelKind::others);
     double share = 1;
     if (found != machine.efficiency.end()) {
       share = found->second.curve.at(operations);
-      if (is_product(layer) || is_conv(layer))
-        share *= std::min(1., narrowest(layer, rank) / found->second.width.value);
+      if (contracts(layer)) share *= std::min(1., narrowest(layer, rank) / found->second.width.value);
     }
     const double bytes = (x + w + y) * static_cast<double>(size_of(plan.workload.dtype));
     return machine.kernel.value +

@@ -123,7 +123,7 @@ class PlainPrice {
       return seconds + collectives(Collective::When::forward) + product(0) + steps(layer->redistribute_output);
     }
 
-    bool contracts() const { return PlainKernel::is_product(layer) || PlainKernel::is_conv(layer); }
+    bool contracts() const { return PlainKernel::contracts(layer); }
     double filter_seconds() const { return layer.trains() && contracts() ? kernel_seconds(true) : 0; }
 
     /// A layer that contracts computes dx and dw apart, and dw while dy's halo travels, if one action computes both.

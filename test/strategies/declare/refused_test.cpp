@@ -29,6 +29,7 @@ Model zoo() {
   t = m.crop("crop", t, {{4, 4}, {4, 4}});
   t = m.concatenate("concatenate", {t, t});
   t = m.space_to_depth("space_to_depth", t, 2);
+  t = m.linear("per_place", t, {.features = 48, .per_place = true});
   t = m.global_average_pool("global_average_pool", t);
   t = m.linear("linear", t, {.features = 6});
   m.softmax_cross_entropy("softmax_cross_entropy", t);
@@ -108,17 +109,22 @@ void add_pending_sums(Refused& expected) {
                             "dropout", "upsample", "crop", "concatenate", "space_to_depth"})
     pending(layer, layer);
   pending("grouped", "conv");
+  pending("per_place", "linear");
   pending("softmax_cross_entropy", "softmax_cross_entropy", "N sum@a");
 }
 
 void add_convolutions(Refused& expected) {
-  for (const char* layer : {"conv", "conv_transpose"}) {
+  using Named = std::pair<const char*, const char*>;
+  for (const auto& [layer, kind] :
+       {Named("conv", "conv"), Named("conv_transpose", "conv_transpose"), Named("per_place", "linear")}) {
     for (const char* dim : {"H", "W"})
-      add(expected, layer, layer, fmt::format("weights {}@a", dim),
-          fmt::format("weights \"F C {}\" shard the kernel's {}; only channels can be sharded",
-                      *dim == 'H' ? "H@a W" : "H W@a", dim));
-    const auto unfit = [&](const char* algorithm, const char* asked, const char* output, const char* why) {
-      add(expected, layer, layer, fmt::format("{} to \"{}\"", algorithm, asked),
+      if (kind != std::string_view("linear"))
+        add(expected, layer, kind, fmt::format("weights {}@a", dim),
+            fmt::format("weights \"F C {}\" shard the kernel's {}; only channels can be sharded",
+                        *dim == 'H' ? "H@a W" : "H W@a", dim));
+    const auto unfit = [&, layer = layer, kind = kind](const char* algorithm, const char* asked, const char* output,
+                                                       const char* why) {
+      add(expected, layer, kind, fmt::format("{} to \"{}\"", algorithm, asked),
           fmt::format("algorithm \"{}\" does not fit the input \"N C H W\" and the output \"{}\": it needs {}",
                       algorithm, output, why));
     };

@@ -7,6 +7,7 @@
 #include "test/support/error_of.hpp"
 #include "test/support/placed.hpp"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 namespace partita::test::bind_test {
@@ -307,6 +308,66 @@ TEST(Bind, HashTellsPlansApart) {
   EXPECT_NE(hash("a=2", "N@a"), hash("a=2", "H@a"));
   EXPECT_NE(hash("a=2", "N@a"), hash("a=4", "N@a"));
   EXPECT_NE(hash("a=2", "N@a"), hash("a=2", "N@a", 7));
+}
+
+/// The verbs of redistributions, e.g. "all_gather".
+std::string verbs(std::initializer_list<LayerPlan::Steps> redistributions) {
+  std::vector<std::string_view> all;
+  for (const auto& steps : redistributions)
+    for (const auto& step : steps) all.push_back(name(step.verb));
+  return fmt::format("{}", fmt::join(all, " "));
+}
+
+/// A block of two layers per place, first wider and then as wide as before, with a layer before and behind it.
+Plan bind_block(const std::string& outside) {
+  Model m("block");
+  Value t = m.gelu("before",
+                   m.linear("first", m.input("in", {.channels = 8, .length = 12}), {.features = 8, .per_place = true}));
+  t = m.gelu("gelu", m.linear("wide", t, {.features = 32, .per_place = true}));
+  t = m.gelu("behind", m.linear("narrow", t, {.features = 8, .per_place = true}));
+  m.softmax_cross_entropy("loss", t);
+  Strategy s("t=4");
+  s.layer("*", {.output = outside}).layer("first", {.output = outside});
+  s.layer("wide", {.output = "C@t"}).layer("gelu", {.output = "C@t"}).layer("narrow", {.output = outside});
+  return bind(m, s, {.batch = 2, .optimizer = {}});
+}
+
+// Columns of the first weight and rows of the second: one sum for both layers, in either direction.
+TEST(Bind, ColumnsAndRowsPerPlaceSumOnce) {
+  const Plan plan = bind_block("");
+  const LayerPlan wide = plan.layer("wide"), narrow = plan.layer("narrow");
+  EXPECT_EQ(wide->at.w[0].print(), "F@t C");
+  EXPECT_EQ(narrow->at.w[0].print(), "F C@t");
+  EXPECT_EQ(narrow->y.print(), "N C L");
+  EXPECT_EQ(narrow->at.y.print(), "N C L sum@t");
+  EXPECT_EQ(verbs({narrow->redistribute_output}), "all_reduce");
+  EXPECT_EQ(verbs({wide->redistribute_input[0], wide->redistribute_output}), "");
+  EXPECT_EQ(verbs({narrow->redistribute_input[0], narrow->redistribute_dy}), "");
+  EXPECT_EQ(verbs({wide->redistribute_dx[0]}), "all_reduce");
+  EXPECT_EQ(verbs({narrow->redistribute_dx[0], wide->redistribute_dy}), "");
+}
+
+// With places over the same ranks outside, the sum becomes a reduce-scatter and an all-gather of as many bytes.
+TEST(Bind, PlacesBesideColumnsAndRowsScatterAndGather) {
+  const Plan plan = bind_block("L@t");
+  const LayerPlan wide = plan.layer("wide"), narrow = plan.layer("narrow");
+  EXPECT_EQ(plan.layers[2]->y.print(), "N C L@t");
+  EXPECT_EQ(verbs({wide->redistribute_input[0]}), "all_gather");
+  EXPECT_EQ(verbs({narrow->redistribute_output}), "reduce_scatter");
+  EXPECT_EQ(verbs({narrow->redistribute_dy}), "all_gather");
+  EXPECT_EQ(verbs({wide->redistribute_dx[0]}), "reduce_scatter");
+}
+
+// The weights say over which axis a sum is pending.
+TEST(Bind, AConvolutionLeavesThePendingSumThatIsAskedFor) {
+  Model m("sum");
+  Value t = m.conv("conv", m.input("in", {.channels = 4, .spatial = {5}}), {.filters = 3, .kernel = 3});
+  m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = 3}));
+  Strategy s("c=2");
+  s.layer("conv", {.output = "sum@c", .weights = "C@c"}).layer("loss", {.output = ""});
+  const Plan plan = bind(m, s, {.batch = 2, .optimizer = {}});
+  EXPECT_EQ(plan.layers[1]->y.print(), "N C W sum@c");
+  EXPECT_EQ(plan.layers[1]->at.x[0].print(), "N C@c W");
 }
 
 TEST(Bind, FourThousandRanks) {

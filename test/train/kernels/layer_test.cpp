@@ -84,6 +84,26 @@ TEST(Layers, GroupNormIsItsDefinition) {
   }
 }
 
+TEST(Layers, LinearPerPlaceIsItsDefinition) {
+  constexpr Index length = 4, features = 5;
+  for (const bool bias : {true, false}) {
+    Model m("linear");
+    end(m, m.linear("places", m.input("in", {.channels = channels, .length = length}),
+                    {.features = features, .bias = bias, .per_place = true}));
+    std::vector<Tensor> weights;
+    const auto outputs = outputs_of(m, &weights);
+    const Tensor &x = outputs[0], &y = outputs[1];
+    ASSERT_EQ(y.names(), "NCL");
+    for (Index n = 0; n < samples; ++n)
+      for (Index f = 0; f < features; ++f)
+        for (Index l = 0; l < length; ++l) {
+          double sum = bias ? weights[1].at({f}) : 0;
+          for (Index c = 0; c < channels; ++c) sum += weights[0].at({f, c}) * x.at({n, c, l});
+          EXPECT_NEAR(y.at({n, f, l}), sum, 1e-12);
+        }
+  }
+}
+
 TEST(Layers, ConcatenateKeepsTheOrderOfItsInputs) {
   Model m("concatenate");
   const Value x = begin(m);

@@ -131,6 +131,7 @@ std::vector<Baseline> baselines(const Model& model, const Workload& workload, co
   const auto shape = model.shapes(1).front();
   each_divisor([&](int parts) {
     if (shape.has('H')) space.offer(on_grid(ranks / parts, "y", parts, "H"));
+    if (shape.has('L')) space.offer(on_grid(ranks / parts, "seq", parts, "L"));
     channels.offer(on_grid(ranks / parts, "c", parts, "C"));
   });
   return {samples.best(), space.best(), channels.best(),

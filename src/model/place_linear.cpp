@@ -1,0 +1,71 @@
+#include "src/model/contraction.hpp"
+#include "src/model/operators.hpp"
+#include "src/model/rules.hpp"
+
+#include <array>
+#include <cmath>
+
+namespace partita {
+
+std::string PlaceLinearOperator::describe() const {
+  return fmt::format("{} features per place{}", linear_.features, linear_.bias ? "" : " no bias");
+}
+
+Shape PlaceLinearOperator::output(std::span<const Shape> inputs) const {
+  if (linear_.features < 1) fail("features is {}; it must be 1 or more", linear_.features);
+  if (linear_.activation) fail("a linear layer per place has no activation of its own; add one as a layer behind it");
+  Shape y;
+  for (int d = 0; d < inputs[0].dims(); ++d)
+    y.push_back({inputs[0].name(d), inputs[0].name(d) == 'C' ? linear_.features : inputs[0].extent(d)});
+  return y;
+}
+
+std::vector<WeightSpec> PlaceLinearOperator::weights(std::span<const Shape> inputs) const {
+  const Index channels = inputs[0]['C'];
+  std::vector<WeightSpec> specs{{"weight",
+                                 {{'F', linear_.features}, {'C', channels}},
+                                 Init::normal,
+                                 std::sqrt(2 / static_cast<double>(channels))}};
+  if (linear_.bias)
+    specs.push_back({.name = "bias", .shape = {{'F', linear_.features}}, .init = Init::zeros, .decay = false});
+  return specs;
+}
+
+std::vector<Algorithm> PlaceLinearOperator::algorithms() const { return contraction_algorithms(1); }
+
+namespace {
+
+/// Where the channels of x arrive over axes that cut samples or places of the output, x stays as it arrives: each rank
+/// multiplies its channels at all of these places, and a reduce-scatter sums and cuts the places
+/// (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022). `input`, or whole
+/// weights, ask for the other way: x changes from cut channels to cut places.
+Layout input_of(const LayoutRequest& request) {
+  const Layout& x = request.arriving[0];
+  const AxisSet scattered = x.sharding('C') & sample_axes(request.output);
+  const bool whole = request.weights && (request.weights->sharding('C') & scattered) == 0;
+  return request.input[0] || scattered == 0 || whole ? basis(request) : x.with_partial(0);
+}
+
+}  // namespace
+
+// y[N@a C@o L@b sum@i] = x[N@a C@i L@b] w[F@o C@i]; dw is partial over a and b.
+OperatorLayouts PlaceLinearOperator::layouts(const LayoutRequest& request) const {
+  const Layout x = input_of(request);
+  const std::array shapes{x.shape()};
+  Contraction product;
+  product.op = this;
+  product.x = x.with(x.shape().find('C'), {});
+  product.y = request.output.shape();
+  product.weights = weights(shapes);
+  return contract(product, request);
+}
+
+Layout PlaceLinearOperator::follow(const Layout& x, const Shape& output) const {
+  return Operator::follow(x, output).with(output.find('C'), {});
+}
+
+double PlaceLinearOperator::flops(std::span<const Shape> inputs, const Shape& output) const {
+  return 2.0 * static_cast<double>(output.volume()) * static_cast<double>(inputs[0]['C']);
+}
+
+}  // namespace partita
