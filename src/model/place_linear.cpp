@@ -39,7 +39,7 @@ namespace {
 /// multiplies its channels at all of these places, and a reduce-scatter sums and cuts the places
 /// (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022). `input`, or whole
 /// weights, ask for the other way: x changes from cut channels to cut places.
-Layout input_of(const LayoutRequest& request) {
+Layout scattered_input(const LayoutRequest& request) {
   const Layout& x = request.arriving[0];
   const AxisSet scattered = x.sharding('C') & sample_axes(request.output);
   const bool whole = request.weights && (request.weights->sharding('C') & scattered) == 0;
@@ -50,7 +50,7 @@ Layout input_of(const LayoutRequest& request) {
 
 // y[N@a C@o L@b sum@i] = x[N@a C@i L@b] w[F@o C@i]; dw is partial over a and b.
 OperatorLayouts PlaceLinearOperator::layouts(const LayoutRequest& request) const {
-  const Layout x = input_of(request);
+  const Layout x = scattered_input(request);
   const std::array shapes{x.shape()};
   Contraction product;
   product.op = this;
