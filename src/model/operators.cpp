@@ -9,7 +9,8 @@ namespace partita {
 
 InputOperator::InputOperator(Input input) : input_(std::move(input)) {
   if (input_.spatial.size() > 3) fail("an input has at most 3 spatial dimensions, not {}", input_.spatial.size());
-  if (input_.length < 0) fail("length is {}; it must be 1 or more, or 0 for an input without places", input_.length);
+  if (input_.length < 0)
+    fail("length is {}; it must be 1 or more, or 0 for an input that is not a sequence", input_.length);
   if (input_.length > 0 && !input_.spatial.empty()) fail("an input has spatial dimensions or a length, not both");
   for (const Index extent : input_.spatial)
     if (extent < 1) fail("a spatial extent is {}; it must be 1 or more", extent);

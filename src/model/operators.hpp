@@ -250,7 +250,7 @@ class LinearOperator final : public Operator {
   Linear linear_;
 };
 
-/// y[N F ...] = x[N C ...] * w[F C] + bias[F], at each place by itself.
+/// y[N F ...] = x[N C ...] * w[F C] + bias[F], at each place on its own.
 class PlaceLinearOperator final : public Operator {
  public:
   explicit PlaceLinearOperator(Linear linear) : linear_(linear) {}

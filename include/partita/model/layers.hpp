@@ -52,7 +52,7 @@ class Padding {
 struct Input {
   Index channels = 1;
   std::vector<Index> spatial = {};  ///< extents of up to three spatial dimensions
-  Index length = 0;                 ///< places of a sequence; 0: the input is none
+  Index length = 0;                 ///< number of places of a sequence; 0: the input is not a sequence
 };
 
 /// y = conv(x, w) + b: every output reads a window of every channel.
@@ -128,13 +128,15 @@ struct Upsample {
 };
 
 /// y[N F] = f(x[N C D H W] * w[F C D H W] + b): contracts all dimensions of a sample at once, so no flattening is
-/// needed. Per place, y[N F L] = x[N C L] * w[F C] + b contracts the channels alone.
+/// needed. With `per_place`, y[N F L] = x[N C L] * w[F C] + b contracts the channels alone.
 struct Linear {
   Index features = 1;
   bool bias = true;
-  /// f, applied in the same kernel that computes y; none per place, where a layer of activation behind it does the same
+  /// f, applied in the same kernel that computes y. It is refused per place: there, a layer of its own behind this one
+  /// is computed with it
   std::optional<Activation> activation = std::nullopt;
-  bool per_place = false;  ///< whether each place of a sequence, or position of an image, has an output of its own
+  /// true: each place of a sequence, or position of an image, is multiplied on its own: y[N F L] and w[F C]
+  bool per_place = false;
 };
 
 /// y = x/(1-rate), or 0 with probability `rate`. The draw depends on seed, layer, step and global index. In evaluation

@@ -83,7 +83,8 @@ class Model {
   Value space_to_depth(const std::string& name, const Value& x, const PerDim& block);
   /// Sets elements to zero at random in training, and scales the others. Same shape.
   Value dropout(const std::string& name, const Value& x, const Dropout& dropout = {});
-  /// A fully-connected layer: N C ... becomes N C with Linear::features channels, or per place N C ... with them.
+  /// A fully-connected layer: N C ... becomes N C with Linear::features channels. With Linear::per_place, the other
+  /// dimensions stay.
   Value linear(const std::string& name, const Value& x, const Linear& linear);
   /// The loss, and the fraction of correct predictions. x is N C ... with one channel per class; the target has one
   /// label per spatial position.

@@ -31,7 +31,7 @@ class Arrival {
   void join() const;
   /// The step has ended. `sent`: the batch of the next one has come meanwhile. Otherwise the memory is freed.
   void end_step(bool sent);
-  /// The next step is another one than was expected: waits for what was sent, and drops it.
+  /// No step will take what was sent: waits until it has arrived, and drops it.
   void forget();
 
  private:

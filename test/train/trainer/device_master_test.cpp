@@ -55,7 +55,7 @@ bool check_case(std::uint64_t seed) {
       conditioned |= expect_near_serial(drawn, ranks[rank], serial);
       expect_predicted(plan, rank, ranks[rank]);
     }
-    if (seed % 8 != 0) return conditioned;
+    if (seed % 4 != 0) return conditioned;
     // Passes are fused where outputs are released, and then round differently. So two such runs are compared.
     const auto order = static_cast<unsigned>(seed) + 1;
     const auto once = run_on_device(drawn, order, Outputs::released);
