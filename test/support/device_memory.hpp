@@ -81,7 +81,10 @@ class Arena {
 /// device does everything, as CUDA does.
 class StagingMemory final : public HostMemory {
  public:
-  explicit StagingMemory(std::function<void()> finish_all) : finish_all_(std::move(finish_all)) {}
+  /// `finish(data, bytes)`: the device does everything, and forgets what touched these bytes.
+  using Finish = std::function<void(const void* data, std::size_t bytes)>;
+
+  explicit StagingMemory(Finish finish) : finish_(std::move(finish)) {}
   std::string_view name() const override { return "staging"; }
   void* allocate(std::size_t bytes) override {
     const std::scoped_lock lock(mutex_);
@@ -90,7 +93,7 @@ class StagingMemory final : public HostMemory {
     return data;
   }
   void release(void* data) override {
-    finish_all_();
+    finish_(data, bytes_of(data));
     const std::scoped_lock lock(mutex_);
     blocks_.erase(static_cast<std::byte*>(data));
     host_device().release(data);
@@ -103,7 +106,12 @@ class StagingMemory final : public HostMemory {
   }
 
  private:
-  std::function<void()> finish_all_;
+  std::size_t bytes_of(const void* data) const {
+    const std::scoped_lock lock(mutex_);
+    return blocks_.at(static_cast<std::byte*>(const_cast<void*>(data)));
+  }
+
+  Finish finish_;
   mutable std::mutex mutex_;
   std::map<std::byte*, std::size_t> blocks_;
 };

@@ -39,8 +39,7 @@ class LazyDevice final : public Device, public Capture {
   void release(void* data) override {
     std::unique_lock lock(mutex_);
     refuse_in_capture("release memory");
-    run_everything_possible(lock);  // a device frees memory when it has done everything
-    engine_.forget(range(data, arena_.block_of(data).size(), true));
+    end_use(data, arena_.block_of(data).size(), lock);
     arena_.release(data);
   }
 
@@ -341,6 +340,11 @@ class LazyDevice final : public Device, public Capture {
     while (!engine_.idle() && run_one()) {
     }
   }
+  /// A device frees memory when it has done everything. The same bytes may come back, for another use.
+  void end_use(const void* data, std::size_t bytes, std::unique_lock<std::mutex>& lock) {
+    run_everything_possible(lock);
+    engine_.forget(range(data, bytes, true));
+  }
   /// Runs operations. Where all wait for those of other ranks, other threads may add them.
   template <class Done>
   void run_until(std::unique_lock<std::mutex>& lock, Done&& done) {
@@ -370,9 +374,9 @@ class LazyDevice final : public Device, public Capture {
   std::condition_variable added_;
   LazyEngine engine_;
   Arena arena_;
-  StagingMemory staging_{[this] {
+  StagingMemory staging_{[this](const void* data, std::size_t bytes) {
     std::unique_lock lock(mutex_);
-    run_everything_possible(lock);
+    end_use(data, bytes, lock);
   }};
   std::map<std::thread::id, Clock> host_clocks_;
   std::map<std::thread::id, int> host_waits_;
