@@ -64,8 +64,9 @@ double Optimizer::rate_at(Index step, Index steps) const {
   const double done = static_cast<double>(step - warm_up) / static_cast<double>(std::max<Index>(steps - warm_up, 1));
   switch (decay) {
     case Decay::none: return rate;
-    case Decay::linear: return rate * std::max(1 - done, 0.0);
-    case Decay::cosine: return rate * 0.5 * (1 + std::cos(std::numbers::pi * std::min(done, 1.0)));
+    case Decay::linear: return rate * (floor + (1 - floor) * std::max(1 - done, 0.0));
+    case Decay::cosine:
+      return rate * (floor + (1 - floor) * 0.5 * (1 + std::cos(std::numbers::pi * std::min(done, 1.0))));
   }
   broken("unknown decay");
 }
@@ -80,6 +81,10 @@ void Optimizer::check() const {
     fail("the trust coefficient is {}; it must be more than 0, and finite", trust);
   if (!(weight_decay >= 0) || !std::isfinite(weight_decay))
     fail("the weight decay is {}; it must be 0 or more, and finite", weight_decay);
+  if (!(floor >= 0 && floor <= 1)) fail("the floor of the decay is {}; it must be from 0 to 1", floor);
+  if (!(clip_norm >= 0) || !std::isfinite(clip_norm))
+    fail("the norm to which gradients are clipped is {}; it must be more than 0 and finite, or 0 to clip none",
+         clip_norm);
   if (warm_up < 0) fail("the warm-up is {} steps; it must be 0 or more", warm_up);
   if (nesterov && method != Method::sgd) fail("Nesterov's momentum works with sgd only, not with {}", name(method));
   if (nesterov && momentum == 0) fail("Nesterov's momentum needs a momentum above 0");
@@ -97,7 +102,10 @@ std::string Optimizer::print() const {
   if (method == Method::lars) text += fmt::format(" trust {:g}", trust);
   if (weight_decay > 0) text += fmt::format(" weight decay {:g}", weight_decay);
   if (warm_up > 0) text += fmt::format(" warm-up {}", warm_up);
-  return text + std::string(decays[static_cast<int>(decay)]);
+  text += decays[static_cast<int>(decay)];
+  if (decay != Decay::none && floor > 0) text += fmt::format(" to {:g}", floor);
+  if (clip_norm > 0) text += fmt::format(" clip {:g}", clip_norm);
+  return text;
 }
 
 Decay parse_decay(const std::string& text) {

@@ -5,8 +5,22 @@
 
 namespace partita {
 
+double deviation_of(const Linear& linear, Index fan_in) {
+  return linear.deviation == 0 ? std::sqrt(2 / static_cast<double>(fan_in)) : linear.deviation;
+}
+
+std::string describe_deviation(const Linear& linear) {
+  return linear.deviation == 0 ? "" : fmt::format(" deviation {:g}", linear.deviation);
+}
+
+void check_linear(const Linear& linear) {
+  if (linear.features < 1) fail("features is {}; it must be 1 or more", linear.features);
+  if (!(linear.deviation >= 0)) fail("deviation is {}; it must be more than 0, or 0 for its default", linear.deviation);
+}
+
 std::string LinearOperator::describe() const {
-  std::string text = fmt::format("{} features{}", linear_.features, linear_.bias ? "" : " no bias");
+  std::string text =
+      fmt::format("{} features{}{}", linear_.features, linear_.bias ? "" : " no bias", describe_deviation(linear_));
   if (linear_.activation) {
     text += fmt::format(", {}", name(linear_.activation->kind));
     if (linear_.activation->parameter != 0) text += fmt::format(" {}", linear_.activation->parameter);
@@ -15,7 +29,7 @@ std::string LinearOperator::describe() const {
 }
 
 Shape LinearOperator::output(std::span<const Shape> inputs) const {
-  if (linear_.features < 1) fail("features is {}; it must be 1 or more", linear_.features);
+  check_linear(linear_);
   return {{'N', inputs[0]['N']}, {'C', linear_.features}};
 }
 
@@ -23,8 +37,7 @@ std::vector<WeightSpec> LinearOperator::weights(std::span<const Shape> inputs) c
   const auto& x = inputs[0];
   Shape w{{'F', linear_.features}};
   for (int d = 1; d < x.dims(); ++d) w.push_back({x.name(d), x.extent(d)});
-  const auto fan_in = static_cast<double>(w.volume() / linear_.features);
-  std::vector<WeightSpec> specs{{"weight", w, Init::normal, std::sqrt(2 / fan_in)}};
+  std::vector<WeightSpec> specs{{"weight", w, Init::normal, deviation_of(linear_, w.volume() / linear_.features)}};
   if (linear_.bias)
     specs.push_back({.name = "bias", .shape = {{'F', linear_.features}}, .init = Init::zeros, .decay = false});
   return specs;

@@ -46,11 +46,44 @@ Shape LossOperator::output(std::span<const Shape> inputs) const {
 
 Target CrossEntropyOperator::target(const Shape& x) const { return {places(x), true}; }
 
-// loss = sum over a, b of cross-entropy(x[N@a C H@b]) / (samples * places)
+namespace {
+
+/// True if a gather of the scores moves more than the two reductions of four doubles for each row that stand in for it.
+/// An evaluation counts predictions, and a prediction is written whole.
+bool cuts_channels(const Layout& x, const LayoutRequest& request) {
+  constexpr Index bytes_of_row = 2 * 4 * sizeof(double);
+  return request.training && x.shape()['C'] * size_of(request.dtype) > bytes_of_row;
+}
+
+Index rows_of(const Layout& x, int rank) {
+  const Box mine = x.owned(rank);
+  Index rows = 1;
+  for (int d = 0; d < mine.dims(); ++d)
+    if (x.shape().name(d) != 'C') rows *= mine.extent(d);
+  return rows;
+}
+
+}  // namespace
+
+HeldNumbers CrossEntropyOperator::numbers(const Layout& x, int rank, bool /*training*/) const {
+  return {.forward = 4 * rows_of(x, rank)};
+}
+
+// loss = sum over a, b of cross-entropy(x[N@a C@c H@b]) / (samples * places), with the maximum and the sums of each row
+// over c (Shoeybi et al. 2019)
 OperatorLayouts CrossEntropyOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
-  if (request.input[0]) refuse_channels(*request.input[0], "input");
-  return loss_of(with_whole_channels(input_of(request)), request);
+  const bool cut = request.training && request.input[0] && request.input[0]->sharding('C') != 0;
+  Layout x = input_of(request);
+  if (!cut && (request.input[0] || !cuts_channels(x, request))) x = with_whole_channels(x);
+  OperatorLayouts layouts = loss_of(x, request);
+  const AxisSet channels = x.sharding('C');
+  if (channels == 0) return layouts;
+  const Layout rows = x.onto(places(x.shape()));
+  layouts.collectives.insert(layouts.collectives.begin(),
+                             {{Collective::When::forward, "largest scores", channels, rows, 1},
+                              {Collective::When::forward, "sums of scores", channels, rows, 3}});
+  return layouts;
 }
 
 Shape DiceOperator::output(std::span<const Shape> inputs) const {

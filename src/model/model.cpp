@@ -70,8 +70,13 @@ Value Model::instance_norm(const std::string& name, const Value& x, double epsil
   return group_norm(name, x, {holds(x) ? shapes_[x.layer]['C'] : 1, epsilon});
 }
 
-Value Model::layer_norm(const std::string& name, const Value& x, double epsilon) {
-  return group_norm(name, x, {1, epsilon});
+Value Model::layer_norm(const std::string& name, const Value& x, const LayerNorm& norm) {
+  if (norm.per_place) return layer(name, std::make_shared<PlaceNormOperator>(norm.epsilon, true), {x});
+  return group_norm(name, x, {1, norm.epsilon});
+}
+
+Value Model::rms_norm(const std::string& name, const Value& x, const RmsNorm& norm) {
+  return layer(name, std::make_shared<PlaceNormOperator>(norm.epsilon, false), {x});
 }
 
 Value Model::activation(const std::string& name, const Value& x, const Activation& f) {
@@ -90,6 +95,10 @@ Value Model::elu(const std::string& name, const Value& x, double alpha) {
 }
 Value Model::leaky_relu(const std::string& name, const Value& x, double slope) {
   return activation(name, x, {Activation::Kind::leaky_relu, slope});
+}
+
+Value Model::gated(const std::string& name, const Value& x, const Activation& f) {
+  return layer(name, std::make_shared<GatedOperator>(f), {x});
 }
 
 Value Model::add(const std::string& name, const Value& a, const Value& b) {
@@ -119,6 +128,26 @@ Value Model::dropout(const std::string& name, const Value& x, const Dropout& dro
 Value Model::linear(const std::string& name, const Value& x, const Linear& linear) {
   if (linear.per_place) return layer(name, std::make_shared<PlaceLinearOperator>(linear), {x});
   return layer(name, std::make_shared<LinearOperator>(linear), {x});
+}
+
+Value Model::embedding(const std::string& name, const Value& tokens, const Embedding& embedding) {
+  return layer(name, std::make_shared<EmbeddingOperator>(embedding), {tokens});
+}
+
+Value Model::places(const std::string& name, const Value& x) {
+  return layer(name, std::make_shared<PlacesOperator>(), {x});
+}
+
+Value Model::positions(const std::string& name, const Value& x, const Positions& positions) {
+  return layer(name, std::make_shared<PositionsOperator>(positions), {x});
+}
+
+Value Model::rotary(const std::string& name, const Value& x, const Rotary& rotary) {
+  return layer(name, std::make_shared<RotaryOperator>(rotary), {x});
+}
+
+Value Model::attention(const std::string& name, const Value& x, const Attention& attention) {
+  return layer(name, std::make_shared<AttentionOperator>(attention), {x});
 }
 
 Value Model::softmax_cross_entropy(const std::string& name, const Value& x) {

@@ -20,6 +20,7 @@ class InputOperator final : public Operator {
   /// The output shape for one sample; Model::shapes sets N.
   Shape output(std::span<const Shape> inputs) const override;
   Kept keeps() const override { return {}; }
+  bool integers() const override { return input_.tokens; }
   /// False: it is the batch.
   bool output_may_be_overwritten() const override { return false; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
@@ -224,6 +225,12 @@ class GroupNormOperator final : public Operator {
   GroupNorm norm_;
 };
 
+/// Throws Error for features or a deviation that no linear layer can have.
+void check_linear(const Linear& linear);
+/// The standard deviation of a linear layer's initial weights, and what its description says of it.
+double deviation_of(const Linear& linear, Index fan_in);
+std::string describe_deviation(const Linear& linear);
+
 /// y[N F] = f(x[N C ...] w[F C ...]' + bias[F]), contracted over all dimensions but N. It is three products
 /// (ProductPlan), of y, dx and dw; each has its own algorithm and takes x, w and y in any layouts.
 class LinearOperator final : public Operator {
@@ -277,6 +284,135 @@ class ElementwiseOperator : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+};
+
+/// y = scale[C] * (x - mean) / sqrt(variance + epsilon) + shift[C], with statistics of each place (Ba et al. 2016). If
+/// not `centered`, the mean counts as 0, and there is no shift (Zhang and Sennrich 2019).
+class PlaceNormOperator final : public Operator {
+ public:
+  PlaceNormOperator(double epsilon, bool centered) : epsilon_(epsilon), centered_(centered) {}
+  std::string_view kind() const override { return centered_ ? "layer_norm" : "rms_norm"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  /// A row stays in the cache for its passes.
+  MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 1, .dx = 2, .dy = 1}; }
+  double epsilon() const { return epsilon_; }
+  bool centered() const { return centered_; }
+
+ private:
+  double epsilon_;
+  bool centered_;
+};
+
+/// y[N F L] = table[V F] at the tokens x[N 1 L].
+class EmbeddingOperator final : public Operator {
+ public:
+  explicit EmbeddingOperator(const Embedding& embedding) : embedding_(embedding) {}
+  std::string_view kind() const override { return "embedding"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  double flops(std::span<const Shape> /*inputs*/, const Shape& /*output*/) const override { return 0; }
+  MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 2, .dx = 1, .dy = 1, .w = 0}; }
+  Index vocabulary() const { return embedding_.vocabulary; }
+
+ private:
+  Embedding embedding_;
+};
+
+/// y[N C L] = x[N C D H W], with one place for each position, in their order.
+class PlacesOperator final : public Operator {
+ public:
+  std::string_view kind() const override { return "places"; }
+  Shape output(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  Layout follow(const Layout& x, const Shape& output) const override;
+  Kept keeps() const override { return {}; }
+  double flops(std::span<const Shape> /*inputs*/, const Shape& /*output*/) const override { return 0; }
+};
+
+/// y[N C L] = x[N C L] + w[C L]
+class PositionsOperator final : public Operator {
+ public:
+  explicit PositionsOperator(const Positions& positions) : positions_(positions) {}
+  std::string_view kind() const override { return "positions"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  Kept keeps() const override { return {}; }
+  bool overwrites_input() const override { return true; }
+  bool forwards_gradient() const override { return true; }
+
+ private:
+  Positions positions_;
+};
+
+/// y[N F ...] = f(x[N 2F ...] at channel 2c) * x at channel 2c+1
+class GatedOperator final : public Operator {
+ public:
+  explicit GatedOperator(const Activation& f) : f_(f) {}
+  std::string_view kind() const override { return "gated"; }
+  std::string describe() const override { return std::string(name(f_.kind)); }
+  Shape output(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  /// The gradient has the size of x, as what it reads.
+  MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 1, .dx = 2, .dy = 1}; }
+  const Activation& function() const { return f_; }
+
+ private:
+  Activation f_;
+};
+
+/// How the channels of queries, keys and values lie in x[N C L]: in groups of `in_group` heads of queries, one of keys
+/// and one of values, each with `dim` channels.
+struct HeadGroups {
+  Index groups = 1, in_group = 1, dim = 1;
+  Index step() const { return (in_group + 2) * dim; }
+  /// Throws Error if the channels of x are not such groups.
+  HeadGroups(Index heads, Index groups, const Shape& x);
+};
+
+/// Turns queries and keys by angles that grow with their place (Su et al. 2021).
+class RotaryOperator final : public ElementwiseOperator {
+ public:
+  explicit RotaryOperator(const Rotary& rotary) : rotary_(rotary) {}
+  std::string_view kind() const override { return "rotary"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  bool overwrites_input() const override { return true; }
+  HeadGroups heads(const Shape& x) const { return {rotary_.heads, rotary_.groups, x}; }
+  double base() const { return rotary_.base; }
+
+ private:
+  Rotary rotary_;
+};
+
+/// y[N F L] = softmax(q k' / sqrt(dim)) v for each head, with q, k and v in x[N C L] (Vaswani et al. 2017).
+class AttentionOperator final : public Operator {
+ public:
+  explicit AttentionOperator(const Attention& attention) : attention_(attention) {}
+  std::string_view kind() const override { return "attention"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  double flops(std::span<const Shape> inputs, const Shape& output) const override;
+  /// Of products of queries and keys: forward takes s = q k' and p v; backward s again, dp = dy v', and the gradients
+  /// p' dy, ds k and ds' q.
+  double backward_work() const override { return 2.5; }
+  KernelKind kernel_kind() const override { return KernelKind::product; }
+  Index narrowest(std::span<const Shape> inputs) const override;
+  Kept keeps() const override { return {.x = true, .y = true}; }
+  HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
+  HeadGroups heads(const Shape& x) const { return {attention_.heads, attention_.groups, x}; }
+  bool causal() const { return attention_.causal; }
+
+ private:
+  Attention attention_;
 };
 
 /// y = f(x)
@@ -351,6 +487,7 @@ class CrossEntropyOperator final : public LossOperator {
  public:
   std::string_view kind() const override { return "softmax_cross_entropy"; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
   Target target(const Shape& x) const override;
 };
 

@@ -3,16 +3,16 @@
 #include "src/model/rules.hpp"
 
 #include <array>
-#include <cmath>
 
 namespace partita {
 
 std::string PlaceLinearOperator::describe() const {
-  return fmt::format("{} features per place{}", linear_.features, linear_.bias ? "" : " no bias");
+  return fmt::format("{} features per place{}{}", linear_.features, linear_.bias ? "" : " no bias",
+                     describe_deviation(linear_));
 }
 
 Shape PlaceLinearOperator::output(std::span<const Shape> inputs) const {
-  if (linear_.features < 1) fail("features is {}; it must be 1 or more", linear_.features);
+  check_linear(linear_);
   if (linear_.activation) fail("a linear layer per place has no activation of its own; add one as a layer behind it");
   Shape y;
   for (int d = 0; d < inputs[0].dims(); ++d)
@@ -22,10 +22,8 @@ Shape PlaceLinearOperator::output(std::span<const Shape> inputs) const {
 
 std::vector<WeightSpec> PlaceLinearOperator::weights(std::span<const Shape> inputs) const {
   const Index channels = inputs[0]['C'];
-  std::vector<WeightSpec> specs{{"weight",
-                                 {{'F', linear_.features}, {'C', channels}},
-                                 Init::normal,
-                                 std::sqrt(2 / static_cast<double>(channels))}};
+  std::vector<WeightSpec> specs{
+      {"weight", {{'F', linear_.features}, {'C', channels}}, Init::normal, deviation_of(linear_, channels)}};
   if (linear_.bias)
     specs.push_back({.name = "bias", .shape = {{'F', linear_.features}}, .init = Init::zeros, .decay = false});
   return specs;

@@ -17,6 +17,12 @@ Shape local_shape(const Layout& layout, int rank) {
   return shape;
 }
 
+std::vector<Shape> local_inputs(const LayerPlan& layer, int rank) {
+  std::vector<Shape> inputs;
+  for (const auto& x : layer->at.x) inputs.push_back(local_shape(x, rank));
+  return inputs;
+}
+
 double volume(const Layout& layout, int rank) { return static_cast<double>(layout.elements(rank)); }
 
 /// Returns how many elements of trained weights a rank has.
@@ -40,9 +46,9 @@ void add_kernel(KernelTerm& term, const StepOp& op, const LayerPlan& layer, bool
       ++term.forwards[op.recompute ? Pass::backward_data : Pass::forward];
     term.recomputes = term.recomputes || op.recompute;
   }
-  if (layer.forwards_gradient) return;
-  if (op.kind == backward_data || (op.kind == backward_filter && !apart && !layer.needs_any_dx()))
-    ++term.backwards[Pass::backward_data];
+  const bool computes_dx = layer.needs_any_dx() && !layer.forwards_gradient;
+  if (computes_dx ? op.kind == backward_data : op.kind == backward_filter && !apart)
+    term.backwards[Pass::backward_data] += layer.op->backward_work();
   if (op.kind == backward_filter && apart) ++term.backwards[Pass::backward_filter];
 }
 
@@ -88,9 +94,7 @@ double flops(LayerKernels& kernels, const Box& y, int rank) {
     if (!kernels.whole_flops) kernels.whole_flops = layer.op->flops(layer->input_shapes, layer->shape);
     return *kernels.whole_flops * weights * places(y) / places(Box(layer->shape));
   }
-  std::vector<Shape> inputs;
-  for (const auto& x : layer->at.x) inputs.push_back(local_shape(x, rank));
-  return layer.op->flops(inputs, local_shape(layer->at.y, rank));
+  return layer.op->flops(local_inputs(layer, rank), local_shape(layer->at.y, rank));
 }
 
 }  // namespace
@@ -126,14 +130,18 @@ KernelTerm KernelTerms::on_rank(LayerKernels& kernels, int rank) const {
   KernelTerm term = kernels.term;
   const Box y = layer->at.y.owned(rank);
   const auto element = static_cast<double>(size_of(plan_.workload.dtype));
-  double x = 0, w = 0;
-  for (const auto& layout : layer->at.x) x += volume(layout, rank);
+  double x = 0, w = 0;  // in elements of the compute type
+  for (std::size_t i = 0; i < layer->at.x.size(); ++i) {
+    const Operator& producer = *plan_.layers[layer.inputs[i]].op;
+    x += volume(layer->at.x[i], rank) * static_cast<double>(size_of(producer.output_type(plan_.workload.dtype))) /
+         element;
+  }
   for (const auto& layout : layer->at.w) w += volume(layout, rank);
   MemoryPasses passes = layer.op->memory_passes(plan_.workload.training);
   if (layer.activation_fusion() == ActivationFusion::both) passes.dy += 2;  // y, for both passes over dy
   const auto output = static_cast<double>(y.volume());
   term.flops = flops(kernels, y, rank);
-  term.bytes = (passes.x * x + passes.y * output + w) * element;
+  term.bytes = (passes.x * x + passes.y * output + passes.w * w) * element;
   term.backward_bytes = (passes.dx * x + passes.dy * output + w) * element;
   if (plan_.workload.training && plan_.gradient_dtype != plan_.workload.dtype)
     term.added[term.backwards[Pass::backward_filter] > 0 ? Pass::backward_filter : Pass::backward_data] =
@@ -141,7 +149,8 @@ KernelTerm KernelTerms::on_rank(LayerKernels& kernels, int rank) const {
   if (!layer->at.products.empty())
     term.narrowest = extents_of_product(layer->at.products[0], rank).smallest();
   else if (term.kind != KernelKind::others)
-    term.narrowest = extents_of_places(layer, y, rank).smallest();
+    term.narrowest = layer->at.w.empty() ? static_cast<double>(layer.op->narrowest(layer->input_shapes))
+                                         : extents_of_places(layer, y, rank).smallest();
   return term;
 }
 

@@ -45,25 +45,29 @@ MemoryUse layer_memory(const Plan& plan, int layer, int world_rank) {
   const auto& bound = plan.layers[layer];
   if (plan.replica_on(bound.group, plan.stage_of_rank(world_rank)) < 0) return {};
   const int rank = plan.rank_in_stage(world_rank);
-  const Index element = size_of(plan.workload.dtype);
+  const auto element = [&](const LayerPlan& of) { return size_of(of.op->output_type(plan.workload.dtype)); };
+  const auto input = [&](std::size_t i) { return element(plan.layers[bound.inputs[i]]); };
   MemoryUse use;
   add_weights(plan, bound, rank, use);
   for (const auto& bucket : plan.buckets)
     if (layer >= bucket.entries.front().layer && layer <= bucket.entries.back().layer)
       add_bucket(plan, bucket, rank, use, layer);
   use[MemoryClass::activations] +=
-      bound->y.elements(rank) * element + bound->at.y.elements(rank) * bound.op->keeps().more;
-  if (!bound.inputs.empty())
+      bound->y.elements(rank) * element(bound) + bound->at.y.elements(rank) * bound.op->keeps().more;
+  if (!bound.inputs.empty()) {
+    const HeldNumbers held = bound.op->numbers(bound->at.x[0], rank, plan.workload.training);
     use[MemoryClass::activations] +=
-        bound.op->numbers(bound->at.x[0], rank, plan.workload.training).forward * size_of(DType::f64);
-  if (bound.op->keeps().z) use[MemoryClass::activations] += bound->at.y.elements(rank) * element;
+        held.forward * size_of(DType::f64) + held.sums * size_of(master_dtype(plan.workload.dtype));
+  }
+  if (bound.op->keeps().z) use[MemoryClass::activations] += bound->at.y.elements(rank) * element(bound);
   if (!bound.op->is_loss() && !bound->redistribute_output.empty())
-    use[MemoryClass::activations] += bound->at.y.elements(rank) * element;
+    use[MemoryClass::activations] += bound->at.y.elements(rank) * element(bound);
   for (std::size_t i = 0; i < bound->redistribute_input.size(); ++i)
-    if (!bound->redistribute_input[i].empty()) use[MemoryClass::activations] += bound->at.x[i].elements(rank) * element;
+    if (!bound->redistribute_input[i].empty())
+      use[MemoryClass::activations] += bound->at.x[i].elements(rank) * input(i);
   if (bound->at.x_halo) {
     const Box needed = bound->at.x_halo->needed(rank);
-    if (!bound->at.x[0].owned(rank).contains(needed)) use[MemoryClass::halos] += needed.volume() * element;
+    if (!bound->at.x[0].owned(rank).contains(needed)) use[MemoryClass::halos] += needed.volume() * input(0);
   }
   return use;
 }

@@ -23,7 +23,6 @@ class Replay {
         rank_(plan_.rank_in_stage(rank)),
         program_(program),
         stage_layers_(program_.stage_layers()),
-        element_(size_of(plan_.workload.dtype)),
         master_(size_of(master_dtype(plan_.workload.dtype))),
         microbatches_(static_cast<std::size_t>(plan_.microbatches)),
         sums_(plan_.buckets.size()) {
@@ -74,6 +73,7 @@ class Replay {
 
   void replay(const StepOp& op) {
     using enum StepOp::Kind;
+    element_ = size_of(moved_type(plan_, op));
     const auto part = static_cast<std::size_t>(op.part);
     switch (op.kind) {
       case read_batch: return read();
@@ -171,7 +171,10 @@ class Replay {
   void read() {
     const auto& loss = layers_->back();
     const Target target = loss.op->target(loss->input_shapes[0]);
-    if (here(0)) m_->images = hold(MemoryClass::activations, volume(layers_->front()->y) * element_);
+    const LayerPlan& input = layers_->front();
+    if (here(0))
+      m_->images =
+          hold(MemoryClass::activations, volume(input->y) * size_of(input.op->output_type(plan_.workload.dtype)));
     if (here(static_cast<int>(layers_->size()) - 1))
       m_->target = hold(MemoryClass::activations, loss->at.x[0].onto(target.shape).elements(rank_) *
                                                       (target.labels ? size_of(DType::i32) : element_));
@@ -266,6 +269,7 @@ class Replay {
     const HeldNumbers held = numbers_of(layer);
     const Buffer work = numbers(MemoryClass::workspace, held.work);
     tensors.kept.push_back(numbers(MemoryClass::activations, held.forward));
+    tensors.kept.push_back(hold(MemoryClass::activations, held.sums * master_));
   }
 
   void run_start_backward(int i) {
@@ -342,7 +346,8 @@ class Replay {
   int rank_;  // in the stage's grid
   const StepProgram& program_;
   const StageLayers& stage_layers_;
-  Index element_, master_;  // bytes
+  Index element_ = 0;  // bytes, of the tensors that the present operation moves
+  Index master_;       // bytes
   MemoryTracker memory_;
   std::unordered_map<const ProductPlan*, Index> workspaces_;
   std::vector<Microbatch> microbatches_;

@@ -27,7 +27,6 @@ class OpTraffic {
         grid_(plan.grids[plan.stage_running(layer.group, replica)]),
         world_rank_(world_rank),
         rank_(world_rank - grid_.first_rank()),
-        element_(size_of(plan.workload.dtype)),
         master_(size_of(master_dtype(plan.workload.dtype))) {}
 
   /// Adds the layer's part of an operation that runs `times` times. Operations of a group are those of its group.
@@ -49,6 +48,7 @@ class OpTraffic {
   void add(const StepOp& op, Pass pass, int times);
   void begin(const StepOp& op, Pass pass, int times) {
     op_ = op;
+    element_ = size_of(moved_type(plan_, op));
     pass_ = pass;
     times_ = times;
     exchanges_ = 0;
@@ -92,9 +92,10 @@ class OpTraffic {
   const LayerPlan& layer_;
   int index_, replica_;
   const Grid& grid_;
-  int world_rank_, rank_;   // rank in the world, rank in the stage's grid
-  int exchanges_ = 0;       // of the operation, so far
-  Index element_, master_;  // bytes
+  int world_rank_, rank_;  // rank in the world, rank in the stage's grid
+  int exchanges_ = 0;      // of the operation, so far
+  Index element_ = 0;      // bytes, of the tensors that the operation moves
+  Index master_;           // bytes
   bool keeps_received_ = false;
   StepOp op_;
   Pass pass_ = Pass::forward;

@@ -11,6 +11,13 @@
 
 namespace partita {
 
+DType moved_type(const Plan& plan, const StepOp& op) {
+  if (op.layer < 0) return plan.workload.dtype;
+  const LayerPlan& layer = plan.layers[op.layer];
+  const bool reads = op.kind == StepOp::Kind::redistribute_input || op.kind == StepOp::Kind::redistribute_dx;
+  return (reads ? plan.layers[layer.inputs[op.part]] : layer).op->output_type(plan.workload.dtype);
+}
+
 namespace {
 
 using enum StepOp::Kind;

@@ -24,6 +24,9 @@ constexpr bool is_wait(StepOp::Kind kind) {
   return kind == release_previous || kind == wait_inputs || kind == wait_gradients || kind == wait_sent_gradients;
 }
 
+/// The type of the outputs, or of their gradients, that an operation moves.
+DType moved_type(const Plan& plan, const StepOp& op);
+
 class StageLayers;
 
 /// The operations of the ranks of one stage in a step: before the first action, for every action of the stage's

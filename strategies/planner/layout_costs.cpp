@@ -183,7 +183,7 @@ CandidateLayoutCosts LayoutCosts::with_data_axis(const BoundPatterns& bound, con
       const LayerPlan& layer = bound.plans[p].layers[i];
       if (bound.sums[i] && shares.data > shortened) costs.microbatch[i][p] = microbatch(price, i);
       std::tie(costs.sums[i][p], costs.exposed_comm[i][p]) = gradient_sums(price, layer, rates);
-      costs.leaving[i][p] = leaving(price, layer->y, shares.data * shares.split());
+      costs.leaving[i][p] = leaving(price, layer, shares.data * shares.split());
     }
   }
   return costs;
@@ -196,8 +196,9 @@ double LayoutCosts::microbatch(const PieceCost& price, std::size_t layer) const 
 }
 
 /// Seconds to send an output from the first rank to the next stage, `ranks` ranks away.
-double LayoutCosts::leaving(const PieceCost& price, const Layout& y, int ranks) const {
-  const Traffic left{1, y.owned(0).volume() * size_of(context_.workload.dtype)};
+double LayoutCosts::leaving(const PieceCost& price, const LayerPlan& layer, int ranks) const {
+  const Layout& y = layer->y;
+  const Traffic left{1, y.owned(0).volume() * size_of(layer.op->output_type(context_.workload.dtype))};
   return price.seconds({"y", Verb::exchange, y.grid().all(), left, Pass::stages, Purpose::stages, {{ranks, left, {}}}},
                        y.grid(), 0);
 }
@@ -258,12 +259,13 @@ std::vector<std::vector<double>> LayoutCosts::redistribution_table(const std::ve
     ends.push_back({moves.number(y), moves.number(layer->at.x[k]), moves.number(layer->at.dx[k]),
                     moves.number(y.dual()), context_.workload.training && layer->needs_dx[k]});
   }
+  const Index element = size_of(plans.front().layers[from].op->output_type(context_.workload.dtype));
   std::vector<std::vector<double>> table;
   for (const Ends& producer : ends) {
     auto& row = table.emplace_back();
     for (std::size_t b = 0; b < plans.size(); ++b) {
       const auto seconds = [&](const Layout& have, const Layout& need) {
-        return redistribution(moves.price(), have, need);
+        return redistribution(moves.price(), have, need, element);
       };
       row.push_back(moves.seconds(producer.y, ends[b].x, seconds));
       if (ends[b].back) row.back() += moves.seconds(ends[b].dx, producer.dy, seconds);
@@ -313,11 +315,10 @@ std::pair<double, double> LayoutCosts::gradient_sums(const PieceCost& price, con
 
 /// Seconds of a redistribution. Steps that are not exchanges are estimated on the first rank, which has the largest
 /// block.
-double LayoutCosts::redistribution(const PieceCost& price, const Layout& from, const Layout& to) const {
+double LayoutCosts::redistribution(const PieceCost& price, const Layout& from, const Layout& to, Index element) const {
   double seconds = 0;
   const Grid& grid = from.grid();
   for (const auto& step : plan_redistribution(from, to)) {
-    const Index element = size_of(context_.workload.dtype);
     const Traffic moved = step.verb == Verb::exchange ? exchanged(step, element) : traffic(step, 0, element);
     if (moved.messages == 0) continue;
     PlannedTraffic item{"x", step.verb, step.axes, moved, Pass::forward, Purpose::input};

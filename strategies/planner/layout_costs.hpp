@@ -85,7 +85,7 @@ class LayoutCosts {
   void add_shortened(BoundPatterns& bound, const Shares& shares) const;
   CandidateLayoutCosts with_data_axis(const BoundPatterns& bound, const Shares& shares) const;
   double microbatch(const PieceCost& price, std::size_t layer) const;
-  double leaving(const PieceCost& price, const Layout& y, int ranks) const;
+  double leaving(const PieceCost& price, const LayerPlan& layer, int ranks) const;
   class Moves;
   CandidateLayoutCosts::Between redistributions(const std::vector<Plan>& plans) const;
   std::vector<std::vector<double>> redistribution_table(const std::vector<Plan>& plans, int from, int to, std::size_t k,
@@ -94,7 +94,7 @@ class LayoutCosts {
   using SumRates =
       std::map<AxisSet, std::pair<double, double>>;  // seconds per byte, and the share that computation hides
   std::pair<double, double> gradient_sums(const PieceCost& price, const LayerPlan& layer, SumRates& rates) const;
-  double redistribution(const PieceCost& price, const Layout& from, const Layout& to) const;
+  double redistribution(const PieceCost& price, const Layout& from, const Layout& to, Index element) const;
 
   SearchContext context_;
   LayerClasses classes_;

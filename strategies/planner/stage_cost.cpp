@@ -78,7 +78,9 @@ void StagePartitionCost::add_links(const Plan& plan, const Machine& machine) {
         Boundary{rate.overlap, rate.measured == nullptr ? rate.latency : 0, terms.links[number].level, {}});
     for (const auto& layer : plan.layers)
       boundary.seconds.push_back(rates.exchange_seconds(
-          {number, 1, static_cast<double>(layer->y.owned(0).volume() * size_of(plan.workload.dtype))}, 1));
+          {number, 1,
+           static_cast<double>(layer->y.owned(0).volume() * size_of(layer.op->output_type(plan.workload.dtype)))},
+          1));
   }
 }
 

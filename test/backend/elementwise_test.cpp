@@ -1,4 +1,5 @@
 #include "partita/base/error.hpp"
+#include "test/support/entropy.hpp"
 #include "test/support/functors.hpp"
 #include "test/support/naive.hpp"
 
@@ -157,8 +158,8 @@ TEST(CrossEntropy, IsItsDefinition) {
         double want = 0, hits = 3;
         result.set(0, 2);  // not zero, as the kernel must add
         result.set(1, 3);
-        backend->cross_entropy_forward(x, labels, 4, result, {});
-        backend->cross_entropy_backward(x, labels, 0.25, dx, {});
+        test::cross_entropy(*backend, x, labels, 4, result);
+        test::cross_entropy_gradient(*backend, x, labels, 0.25, dx);
         for (Index n = 0; n < rows; ++n) {
           const auto label = static_cast<Index>(labels.get(n));
           double sum = 0;
@@ -178,6 +179,52 @@ TEST(CrossEntropy, IsItsDefinition) {
   }
 }
 
+// As ranks do that hold some of the channels each, also none.
+TEST(CrossEntropy, OfCutChannelsIsThatOfWholeOnes) {
+  constexpr Index rows = 6, channels = 7;
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(3);
+    const Tensor x = random.tensor(DType::f64, "NC", rows_box(rows, channels)), dx = x.like(x.box());
+    for (Index n = 0; n < rows; ++n) x.set(n * channels + 4, x.get(n * channels + n % 4));  // equal ones
+    const Tensor labels = test::tensor(DType::i32, "N", Box(Shape{{'N', rows}}));
+    for (Index n = 0; n < rows; ++n) labels.set(n, static_cast<double>(n == 5 ? 4 : n));
+    const auto pair = [] { return test::tensor(DType::f64, "F", Box(Shape{{'F', 2}})); };
+    const Tensor want = pair(), found = pair();
+    test::cross_entropy(*backend, x, labels, 3, want);
+    test::cross_entropy_gradient(*backend, x, labels, 0.5, dx);
+    std::vector<Tensor> parts, numbers;
+    for (const Interval part : {Interval{0, 3}, Interval{3, 3}, Interval{3, 4}, Interval{4, 7}}) {
+      Box box = x.box();
+      box[1] = part;
+      parts.push_back(extract(x, box, MemoryClass::workspace, {}));
+      numbers.push_back(test::tensor(DType::f64, "F", Box(Shape{{'F', 4 * rows}})));
+      backend->cross_entropy_maxima(parts.back(), numbers.back(), {});
+    }
+    const auto combine = [&](Index first, Index count, auto&& op) {
+      for (Index i = first; i < first + count; ++i) {
+        double all = numbers[0].get(i);
+        for (const Tensor& each : numbers) all = &each == &numbers[0] ? all : op(all, each.get(i));
+        for (const Tensor& each : numbers) each.set(i, all);
+      }
+    };
+    combine(0, rows, [](double a, double b) { return std::max(a, b); });
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      backend->cross_entropy_sums(parts[i], labels, channels, numbers[i], {});
+    combine(rows, 3 * rows, [](double a, double b) { return a + b; });
+    backend->cross_entropy_loss(numbers[0], 3, found, {});
+    EXPECT_NEAR(found.get(0), want.get(0), 1e-14);
+    EXPECT_EQ(found.get(1), want.get(1));
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const Tensor gradient = parts[i].like(parts[i].box());
+      backend->cross_entropy_backward(parts[i], labels, numbers[i], 0.5, gradient, {});
+      for (Index n = gradient.box()[0].lo; n < gradient.box()[0].hi; ++n)
+        for (Index c = gradient.box()[1].lo; c < gradient.box()[1].hi; ++c)
+          EXPECT_NEAR(gradient.at({n, c}), dx.at({n, c}), 1e-15);
+    }
+  }
+}
+
 TEST(CrossEntropy, IsStableAndPrefersTheFirstOfEquals) {
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
@@ -187,10 +234,10 @@ TEST(CrossEntropy, IsStableAndPrefersTheFirstOfEquals) {
     const Tensor labels = test::tensor(DType::i32, "N", Box(Shape{{'N', 2}})),
                  result = test::tensor(DType::f64, "F", Box(Shape{{'F', 2}}));
     labels.set(1, 1);
-    backend->cross_entropy_forward(x, labels, 1, result, {});
+    test::cross_entropy(*backend, x, labels, 1, result);
     EXPECT_NEAR(result.get(0), std::log(2.0) + std::log(3.0), 1e-12);
     EXPECT_EQ(result.get(1), 1);
-    backend->cross_entropy_backward(x, labels, 1, dx, {});
+    test::cross_entropy_gradient(*backend, x, labels, 1, dx);
     EXPECT_NEAR(dx.get(0), -0.5, 1e-6);
     EXPECT_NEAR(dx.get(1), 0.5, 1e-6);
     EXPECT_EQ(dx.get(2), 0);
@@ -216,26 +263,30 @@ TEST(Axpby, IsItsDefinitionInEveryType) {
   }
 }
 
-TEST(NotFinite, MarksEveryTypeAndPlace) {
+TEST(Squares, AddUpAndTellWhatIsNotFinite) {
   for (const auto& backend : test::all_types()) {
     SCOPED_TRACE(backend->name());
-    const Tensor mark = test::tensor(DType::f64, "F", Box(Shape{{'F', 1}}));
+    const Tensor sum = test::tensor(DType::f64, "F", Box(Shape{{'F', 1}}));
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
-      for (const Index place : {0, 17, 32})
+      for (const Index place : {0, 17, 32}) {
+        const Tensor x = test::tensor(dtype, "F", Box(Shape{{'F', 33}}));
+        for (Index i = 0; i < 33; ++i) x.set(i, i % 2 == 0 ? 6e4 : -3.5);
+        double expected = 2;
+        for (Index i = 0; i < 33; ++i) expected += x.get(i) * x.get(i);
+        sum.set(0, 2);
+        backend->add_squares(x, sum, {});
+        EXPECT_NEAR(sum.get(0), expected, 1e-14 * expected) << name(dtype);
         for (const double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
                                  std::numeric_limits<double>::quiet_NaN()}) {
-          const Tensor x = test::tensor(dtype, "F", Box(Shape{{'F', 33}}));
-          for (Index i = 0; i < 33; ++i) x.set(i, i % 2 == 0 ? 6e4 : -6e-5);
-          mark.set(0, 0);
-          backend->mark_not_finite(x, mark, {});
-          EXPECT_EQ(mark.get(0), 0);
           x.set(place, bad);
-          backend->mark_not_finite(x, mark, {});
-          EXPECT_EQ(mark.get(0), 1) << name(dtype) << " at " << place;
+          sum.set(0, 0);
+          backend->add_squares(x, sum, {});
+          EXPECT_FALSE(std::isfinite(sum.get(0))) << name(dtype) << " at " << place;
           x.set(place, 0);
-          backend->mark_not_finite(x, mark, {});
-          EXPECT_EQ(mark.get(0), 1);  // it stays
+          backend->add_squares(x, sum, {});
+          EXPECT_FALSE(std::isfinite(sum.get(0))) << "it stays";
         }
+      }
   }
 }
 

@@ -273,7 +273,7 @@ TEST(Model, NormalizesGroups) {
   const auto c = b.m.conv("c", b.t, {.filters = 6});
   b.m.group_norm("g", c, {.groups = 3});
   b.m.instance_norm("i", c);
-  b.m.layer_norm("l", c, 1e-3);
+  b.m.layer_norm("l", c, {.epsilon = 1e-3});
   const std::string text = b.m.describe();
   for (const auto* line : {"g = group_norm(c) 3 groups epsilon 1e-05 ", "i = group_norm(c) 6 groups epsilon 1e-05 ",
                            "l = group_norm(c) 1 groups epsilon 0.001 "})
@@ -370,6 +370,10 @@ TEST(Optimizer, DecaysFromTheEndOfTheWarmUp) {
   EXPECT_NEAR(cosine.rate_at(6, 10), 0.5, 1e-15);
   EXPECT_NEAR(cosine.rate_at(12, 10), 0, 1e-15);
   EXPECT_DOUBLE_EQ(linear.rate_at(2, 2), 1) << "no step after the warm-up";
+  const Optimizer floored{.rate = 2, .decay = Decay::cosine, .floor = 0.1};
+  EXPECT_DOUBLE_EQ(floored.rate_at(0, 10), 2);
+  EXPECT_NEAR(floored.rate_at(5, 10), 2 * 0.55, 1e-15);
+  EXPECT_NEAR(floored.rate_at(10, 10), 0.2, 1e-15);
 }
 
 TEST(Optimizer, ChecksAndPrints) {
@@ -377,6 +381,8 @@ TEST(Optimizer, ChecksAndPrints) {
   const Optimizer all{
       .rate = 0.1, .momentum = 0.5, .nesterov = true, .weight_decay = 1e-4, .warm_up = 5, .decay = Decay::cosine};
   EXPECT_EQ(all.print(), "sgd rate 0.1 momentum 0.5 nesterov weight decay 0.0001 warm-up 5 cosine decay");
+  EXPECT_EQ((Optimizer{.decay = Decay::linear, .floor = 0.1, .clip_norm = 2}.print()),
+            "sgd rate 0.05 momentum 0.9 linear decay to 0.1 clip 2");
   EXPECT_NO_THROW(all.check());
   for (const double rate : {0.0, -1.0, std::nan(""), HUGE_VAL})
     expect_error([&] { Optimizer{.rate = rate}.check(); }, {"learning rate"});
@@ -384,6 +390,8 @@ TEST(Optimizer, ChecksAndPrints) {
     expect_error([&] { Optimizer{.momentum = momentum}.check(); }, {"momentum", "[0, 1)"});
   expect_error([] { Optimizer{.weight_decay = -1}.check(); }, {"weight decay is -1"});
   expect_error([] { Optimizer{.warm_up = -1}.check(); }, {"warm-up is -1"});
+  expect_error([] { Optimizer{.floor = 1.5}.check(); }, {"floor of the decay is 1.5"});
+  expect_error([] { Optimizer{.clip_norm = -1}.check(); }, {"clipped is -1"});
   expect_error([] { Optimizer{.momentum = 0, .nesterov = true}.check(); }, {"Nesterov"});
   expect_error([] { Optimizer{.method = Method::adam, .nesterov = true}.check(); }, {"Nesterov", "adam"});
   expect_error([] { Optimizer{.beta2 = 1}.check(); }, {"beta2 is 1"});

@@ -1,12 +1,14 @@
 #include "test/support/functors.hpp"
 
 #include "partita/base/error.hpp"
+#include "src/backend/gpu/functor_backend/attention.hpp"
 #include "src/backend/gpu/functor_backend/convolution.hpp"
 #include "src/backend/gpu/functor_backend/elementwise.hpp"
 #include "src/backend/gpu/functor_backend/losses.hpp"
 #include "src/backend/gpu/functor_backend/normalization.hpp"
 #include "src/backend/gpu/functor_backend/pooling.hpp"
 #include "src/backend/gpu/functor_backend/resampling.hpp"
+#include "src/backend/gpu/functor_backend/sequences.hpp"
 #include "src/backend/gpu/functor_backend/updates.hpp"
 #include "test/support/host_launcher.hpp"
 

@@ -1,11 +1,13 @@
 #include "test/support/lazy_backend.hpp"
 
+#include "src/backend/gpu/functor_backend/attention.hpp"
 #include "src/backend/gpu/functor_backend/convolution.hpp"
 #include "src/backend/gpu/functor_backend/elementwise.hpp"
 #include "src/backend/gpu/functor_backend/losses.hpp"
 #include "src/backend/gpu/functor_backend/normalization.hpp"
 #include "src/backend/gpu/functor_backend/pooling.hpp"
 #include "src/backend/gpu/functor_backend/resampling.hpp"
+#include "src/backend/gpu/functor_backend/sequences.hpp"
 #include "src/backend/gpu/functor_backend/updates.hpp"
 #include "test/support/host_launcher.hpp"
 
@@ -191,6 +193,50 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "depth_to_space", {dy}, {dx});
     Kernels::depth_to_space(block, dy, dx, stream);
   }
+  void attention_forward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v, const Tensor& y,
+                         const Tensor& lse, Write write, Stream stream) override {
+    const Touching touching(*declared_, "attention_forward", {q.x, k.x, v.x}, {y, lse});
+    Kernels::attention_forward(shape, q, k, v, y, lse, write, stream);
+  }
+  void attention_backward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v, const Tensor& y,
+                          const Tensor& dy, const Tensor& lse, const Heads& dq, const Heads& dk, const Heads& dv,
+                          Write write, Stream stream) override {
+    const Touching touching(*declared_, "attention_backward", {q.x, k.x, v.x, y, dy, lse}, {dq.x, dk.x, dv.x});
+    Kernels::attention_backward(shape, q, k, v, y, dy, lse, dq, dk, dv, write, stream);
+  }
+  void row_norm_forward(const RowNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift, const Tensor& y,
+                        Stream stream) override {
+    const Touching touching(*declared_, "row_norm_forward", {x, scale, shift}, {y}, true);
+    Kernels::row_norm_forward(norm, x, scale, shift, y, stream);
+  }
+  void row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale, const Tensor& dx,
+                         const RowNormWeights& weights, Stream stream) override {
+    const Touching touching(*declared_, "row_norm_backward", {x, dy, scale}, {dx, weights.dscale, weights.dshift},
+                            true);
+    Kernels::row_norm_backward(norm, x, dy, scale, dx, weights, stream);
+  }
+  void embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, const Tensor& y,
+                     Stream stream) override {
+    const Touching touching(*declared_, "embed_forward", {tokens, table}, {y});
+    Kernels::embed_forward(tokens, vocabulary, table, y, stream);
+  }
+  void embed_backward(const Tensor& tokens, const Tensor& dy, const Tensor& dtable, Write write,
+                      Stream stream) override {
+    const Touching touching(*declared_, "embed_backward", {tokens, dy}, {dtable}, true);
+    Kernels::embed_backward(tokens, dy, dtable, write, stream);
+  }
+  void gate_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "gate_forward", {x}, {y});
+    Kernels::gate_forward(f, x, y, stream);
+  }
+  void gate_backward(const Activation& f, const Tensor& x, const Tensor& dy, const Tensor& dx, Stream stream) override {
+    const Touching touching(*declared_, "gate_backward", {x, dy}, {dx});
+    Kernels::gate_backward(f, x, dy, dx, stream);
+  }
+  void rotate(const Rotation& rotation, const Tensor& x, const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "rotate", {x}, {y});
+    Kernels::rotate(rotation, x, y, stream);
+  }
   void bias_forward(const Tensor& bias, const Tensor& y, Stream stream) override {
     const Touching touching(*declared_, "bias_forward", {bias}, {y});
     Kernels::bias_forward(bias, y, stream);
@@ -221,19 +267,27 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "axpby", {x}, {y});
     Kernels::axpby(a, x, b, y, stream);
   }
-  void mark_not_finite(const Tensor& x, const Tensor& mark, Stream stream) override {
-    const Touching touching(*declared_, "mark_not_finite", {x}, {mark});
-    Kernels::mark_not_finite(x, mark, stream);
+  void add_squares(const Tensor& x, const Tensor& sum, Stream stream) override {
+    const Touching touching(*declared_, "add_squares", {x, sum}, {sum});
+    Kernels::add_squares(x, sum, stream);
   }
-  void cross_entropy_forward(const Tensor& x, const Tensor& labels, double count, const Tensor& result,
-                             Stream stream) override {
-    const Touching touching(*declared_, "cross_entropy_forward", {x, labels}, {result}, true);
-    Kernels::cross_entropy_forward(x, labels, count, result, stream);
+  void cross_entropy_maxima(const Tensor& x, const Tensor& numbers, Stream stream) override {
+    const Touching touching(*declared_, "cross_entropy_maxima", {x}, {numbers});
+    Kernels::cross_entropy_maxima(x, numbers, stream);
   }
-  void cross_entropy_backward(const Tensor& x, const Tensor& labels, double scale, const Tensor& dx,
-                              Stream stream) override {
-    const Touching touching(*declared_, "cross_entropy_backward", {x, labels}, {dx}, true);
-    Kernels::cross_entropy_backward(x, labels, scale, dx, stream);
+  void cross_entropy_sums(const Tensor& x, const Tensor& labels, Index classes, const Tensor& numbers,
+                          Stream stream) override {
+    const Touching touching(*declared_, "cross_entropy_sums", {x, labels, numbers}, {numbers});
+    Kernels::cross_entropy_sums(x, labels, classes, numbers, stream);
+  }
+  void cross_entropy_loss(const Tensor& numbers, double count, const Tensor& result, Stream stream) override {
+    const Touching touching(*declared_, "cross_entropy_loss", {numbers, result}, {result});
+    Kernels::cross_entropy_loss(numbers, count, result, stream);
+  }
+  void cross_entropy_backward(const Tensor& x, const Tensor& labels, const Tensor& numbers, double scale,
+                              const Tensor& dx, Stream stream) override {
+    const Touching touching(*declared_, "cross_entropy_backward", {x, labels, numbers}, {dx});
+    Kernels::cross_entropy_backward(x, labels, numbers, scale, dx, stream);
   }
   void overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
                        Stream stream) override {

@@ -94,13 +94,16 @@ class Bound {
 
 }  // namespace
 
-DrawnData::DrawnData(Shape sample, const Target& target, Index size, Index classes)
-    : sample_(sample), size_(size), classes_(target.labels ? classes : 0) {
+DrawnData::DrawnData(Shape sample, const Target& target, Index size, Index classes, Index different_tokens)
+    : sample_(sample), size_(size), classes_(target.labels ? classes : 0), vocabulary_(different_tokens) {
   for (int d = 1; d < target.shape.dims(); ++d) target_.push_back({target.shape.name(d), target.shape.extent(d)});
 }
 
 void DrawnData::read(Index sample, const Box& box, std::span<double> out) const {
-  for_places(sample, sample_, box, [&](std::size_t i, Index at) { out[i] = Random(7, 1).normal(at); });
+  for_places(sample, sample_, box, [&](std::size_t i, Index at) {
+    out[i] = vocabulary_ == 0 ? Random(7, 1).normal(at)
+                              : static_cast<double>(Random(7, 1).bits(at) % static_cast<std::uint32_t>(vocabulary_));
+  });
 }
 
 void DrawnData::read_target(Index sample, const Box& box, std::span<double> out) const {
@@ -120,15 +123,19 @@ Shape sample_of(const Model& model) {
   return sample;
 }
 
+DrawnData data_of(const Model& model, Index samples) {
+  const Shape scores = model.shapes(1)[model.layers().back().inputs[0]];
+  return {sample_of(model), model.layers().back().op->target(scores), samples, scores['C'],
+          model.layers().front().op->integers() ? vocabulary : 0};
+}
+
 Workload workload_of(const RandomCase& drawn) {
   return {.batch = drawn.batch, .dtype = DType::f64, .training = true, .optimizer = drawn.optimizer};
 }
 
 RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Communicator& comm, bool overlap,
                     Weights weights, Outputs outputs, const ProcessorOf& processor) {
-  const Shape scores = drawn.model.shapes(1)[drawn.model.layers().back().inputs[0]];
-  DrawnData data(sample_of(drawn.model), drawn.model.layers().back().op->target(scores), steps * drawn.batch,
-                 scores['C']);
+  DrawnData data = data_of(drawn.model, steps * drawn.batch);
   TrainerOptions options;
   options.batch = drawn.batch;
   options.dtype = DType::f64;
@@ -147,7 +154,9 @@ RankResult run_rank(const RandomCase& drawn, const Strategy& strategy, Communica
   for (Index step = 0; step < steps; ++step) {
     std::vector<Index> samples;
     for (Index n = 0; n < drawn.batch; ++n) samples.push_back(step * drawn.batch + n);
-    result.losses.push_back(trainer.step(data, samples).loss);
+    const StepResult step_result = trainer.step(data, samples);
+    result.losses.push_back(step_result.loss);
+    result.norms.push_back(step_result.gradient_norm);
   }
   for (std::size_t i = 0; i < drawn.model.layers().size(); ++i) {
     result.outputs.push_back(here(executor.output(i)));
@@ -208,6 +217,12 @@ bool expect_near_serial(const RandomCase& drawn, const RankResult& rank, const S
   };
   for (std::size_t i = 0; i < serial.losses.size(); ++i)
     expect_near(rank.losses[i], serial.losses[i], nudged.losses[i], fmt::format("loss of step {}", i));
+  for (std::size_t i = 0; i < serial.norms.size(); ++i) {
+    if (i == 0) {
+      EXPECT_GT(serial.norms[i], 0);
+    }
+    expect_near(rank.norms[i], serial.norms[i], nudged.norms[i], fmt::format("norm of the gradients of step {}", i));
+  }
   expect_near(rank.evaluation, serial.evaluation, nudged.evaluation, "evaluation");
   // A gradient that is zero except for rounding (of a bias before a normalization) is compared with the largest
   // gradient of the model, not with itself.

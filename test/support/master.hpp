@@ -23,12 +23,13 @@ inline constexpr int steps = 3;
 /// A data set of random images and targets. Each element depends on its global index only.
 class DrawnData final : public Dataset {
  public:
-  /// `target` is the target of a batch of one sample.
-  DrawnData(Shape sample, const Target& target, Index size, Index classes);
+  /// `target` is the target of a batch of one sample; `different_tokens` is 0 if samples are values.
+  DrawnData(Shape sample, const Target& target, Index size, Index classes, Index different_tokens = 0);
   Shape sample() const override { return sample_; }
   Shape target() const override { return target_; }
   Index size() const override { return size_; }
   Index classes() const override { return classes_; }
+  Index vocabulary() const override { return vocabulary_; }
   void hold(std::span<const Index>, const Box&) override {}
   void read(Index sample, const Box& box, std::span<double> out) const override;
   void read_target(Index sample, const Box& box, std::span<double> out) const override;
@@ -36,12 +37,12 @@ class DrawnData final : public Dataset {
 
  private:
   Shape sample_, target_;
-  Index size_, classes_;
+  Index size_, classes_, vocabulary_;
 };
 
 /// Everything that one rank reports after a run.
 struct RankResult {
-  std::vector<double> losses;
+  std::vector<double> losses, norms;  // of each step: the loss, and the norm of the gradients
   std::vector<Tensor> outputs;
   std::map<std::string, Tensor> gradients;
   std::vector<NamedTensor> weights;
@@ -52,6 +53,8 @@ struct RankResult {
 
 /// Returns the shape of the model's input without N.
 Shape sample_of(const Model& model);
+/// Returns data for a model: values or tokens, and targets of its loss.
+DrawnData data_of(const Model& model, Index samples);
 
 Workload workload_of(const RandomCase& drawn);
 

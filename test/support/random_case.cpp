@@ -27,6 +27,7 @@ class Drawing {
     const auto shapes = model.shapes(batch);
     for (std::size_t i = 0; i < model.layers().size(); ++i) draw_rule(model.layers()[i], shapes, i);
     draw_optimizer();
+    if (seed % 5 == 0) optimizer.clip_norm = seed % 2 == 0 ? 0.02 : 2;  // gradients are larger, or some are
     if (chance(0.5)) draw_schedule();
   }
 
@@ -49,7 +50,7 @@ class Drawing {
     if (message.find("cannot run \"auto\"") != std::string::npos) return false;  // "auto" must always find an algorithm
     for (const char* reason :
          {"splits a group of channels", "a grouped convolution cannot split", "does not fit the input", "cannot run",
-          "must be sharded like the output's C", "asks for a pending sum"})
+          "must be sharded like the output's C", "asks for a pending sum", "cut both alike"})
       if (message.find(reason) != std::string::npos) return true;
     return false;
   }
@@ -98,7 +99,8 @@ class Drawing {
       if (chance(0.15) && !layer.inputs.empty()) rule.input = draw_layout(layer, shapes[layer.inputs[0]]);
       if (chance(0.15) && layer.op->kind() == "linear" && strategy.grid().axes() > 0)
         rule.output = "sum@" + pick(strategy.grid().names());
-      if (chance(0.4) && layer.op->kind() == "linear") rule.weights = draw_weights(layer, shapes);
+      if (chance(0.4) && (layer.op->kind() == "linear" || layer.op->kind() == "embedding"))
+        rule.weights = draw_weights(layer, shapes);
       if (chance(0.5)) rule.algorithm = draw_algorithm(*layer.op);
       if (chance(0.15) && !layer.inputs.empty() && !layer.op->is_loss()) rule.recompute = true;
       if (!rule.recompute && !rule.output && !rule.input && !rule.weights && !rule.algorithm) return;
@@ -246,9 +248,28 @@ class Drawing {
       case 5: return until_small([&] { return m.conv_transpose(name, t, draw_transposed(channels)); }, m, t, name);
       case 6: return draw_resampling(m, t, name);
       default:
-        if (sequence_ && chance(0.6))
-          return m.linear(name, t, {.features = between(1, 7), .bias = chance(0.5), .per_place = true});
+        if (sequence_ && chance(0.6)) return draw_layer_of_places(m, t, name);
         return until_it_fits([&] { return m.conv(name, t, draw_conv(channels)); });
+    }
+  }
+
+  Value draw_layer_of_places(Model& m, Value t, const std::string& name) {
+    const auto linear = [&](const std::string& called, Index features) {
+      return m.linear(called, t, {.features = features, .bias = chance(0.5), .per_place = true});
+    };
+    switch (between(0, 6)) {
+      case 0: return m.layer_norm(name, t, {.per_place = true});
+      case 1: return m.rms_norm(name, t);
+      case 2: return m.positions(name, t, {.deviation = 1});
+      case 3: return m.gated(name, linear(name + "a", 2 * between(1, 4)), draw_activation());
+      case 4:
+      case 5: {
+        const Index groups = between(1, 4), heads = groups * between(1, 2), dim = between(1, 4);
+        t = linear(name + "a", (heads + 2 * groups) * dim);
+        if (dim % 2 == 0 && chance(0.5)) t = m.rotary(name + "b", t, {.heads = heads, .groups = groups});
+        return m.attention(name, t, {.heads = heads, .groups = groups, .causal = chance(0.5)});
+      }
+      default: return linear(name, between(1, 7));
     }
   }
 
@@ -317,7 +338,11 @@ class Drawing {
       input.length = spatial[0];
     else
       input.spatial = spatial;
+    input.tokens = sequence_ && chance(0.4);
+    if (input.tokens) input.channels = 1;
     Value t = m.input("in", input);
+    if (input.tokens)
+      t = m.embedding("embedding", t, {.vocabulary = vocabulary, .features = between(1, 6), .deviation = 1});
     for (Index i = 0, count = between(1, 5); i < count; ++i) t = draw_layer(m, t, fmt::format("layer{}", i));
     if (chance(0.3)) {
       draw_loss(m, m.conv("scores", t, {.filters = between(2, 4)}));

@@ -11,11 +11,6 @@
 
 namespace partita::test {
 
-inline DrawnData data_of(const Model& model, Index samples) {
-  const Shape scores = model.shapes(1)[model.layers().back().inputs[0]];
-  return {sample_of(model), model.layers().back().op->target(scores), samples, scores['C']};
-}
-
 /// Trains for some steps, in which the trainer compares its replicas.
 inline void train(Trainer& trainer, Dataset& data, Index batch) {
   std::vector<Index> samples;

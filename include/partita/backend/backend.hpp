@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/backend/conv_problem.hpp"
+#include "partita/backend/sequences.hpp"
 #include "partita/base/activation.hpp"
 #include "partita/base/optimizer.hpp"
 #include "partita/base/philox.hpp"
@@ -75,6 +76,11 @@ struct RunningStatistics {
 /// (Backend::channel_gradient_sums); without sums, none are wanted.
 struct NormWeightGradients {
   Tensor sums, dscale, dshift;
+  Write write = Write::add;
+};
+/// Where the gradients of scale and shift of a normalization of rows go; without dscale, none are wanted.
+struct RowNormWeights {
+  Tensor dscale, dshift;  ///< without a shift, dshift is empty
   Write write = Write::add;
 };
 /// Returns what a variance of `count` elements is multiplied by so that it is unbiased.
@@ -218,6 +224,43 @@ class Backend {
   /// The inverse of space_to_depth: copies the channels of dy to the positions in the blocks of dx.
   virtual void depth_to_space(std::span<const Index> block, const Tensor& dy, const Tensor& dx, Stream stream) = 0;
 
+  // Sequences x[N C L], and any other tensor of rows: each row has the channels of one place. Places are the
+  // coordinates of a box along L.
+
+  /// y = the normalized rows of x; scale and shift have one dimension, and shift may be empty
+  virtual void row_norm_forward(const RowNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift,
+                                const Tensor& y, Stream stream) = 0;
+  /// dx = the gradient of row_norm_forward; dx may be empty. Also computes `weights`, if any are wanted.
+  virtual void row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale,
+                                 const Tensor& dx, const RowNormWeights& weights, Stream stream) = 0;
+  /// y[n,c,l] = table[token[n,l],c], or 0 if the box of table[V C] lacks the token. `tokens` (i32) has one number for
+  /// each row of y, in the same order. A token outside [0, vocabulary) gives an Error, or on a device NaN.
+  virtual void embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, const Tensor& y,
+                             Stream stream) = 0;
+  /// dtable[v,c] = sum of dy[n,c,l] over the rows whose token is v, in the order of rows; or += with Write::add.
+  virtual void embed_backward(const Tensor& tokens, const Tensor& dy, const Tensor& dtable, Write write,
+                              Stream stream) = 0;
+  /// y[n,c,l] = f(x[n,2c,l]) * x[n,2c+1,l] (Shazeer, "GLU Variants Improve Transformer", 2020)
+  virtual void gate_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) = 0;
+  /// dx = the gradient of gate_forward
+  virtual void gate_backward(const Activation& f, const Tensor& x, const Tensor& dy, const Tensor& dx,
+                             Stream stream) = 0;
+  /// y = x with heads turned; x and y may be one tensor
+  virtual void rotate(const Rotation& rotation, const Tensor& x, const Tensor& y, Stream stream) = 0;
+  /// y[n,h,l] = sum over places m of exp(s[l,m] - lse[n,h,l]) v[n,g,m], with s[l,m] = scale * q[n,h,l] . k[n,g,m],
+  /// group g of head h, and lse = log of the sum over m of exp(s[l,m]). m are the places of k's box that place l sees;
+  /// where it sees none, y = 0 and lse = -infinity. With Write::add, y and lse hold the results for other places m, and
+  /// become those for all of them. The heads of y[N C L] and the numbers of lse[N C L], one a head, follow one another.
+  /// lse is f64, or f32 if q is not f64; y has the dtype of q or of lse. Needs no memory for all pairs of places (Dao
+  /// et al., "FlashAttention", 2022).
+  virtual void attention_forward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v,
+                                 const Tensor& y, const Tensor& lse, Write write, Stream stream) = 0;
+  /// The gradient of attention_forward: what k's places contribute to dq, and to dk and dv; all three = or +=. y and
+  /// lse are the results over all places. dq, dk and dv have the dtype of q or of lse.
+  virtual void attention_backward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v,
+                                  const Tensor& y, const Tensor& dy, const Tensor& lse, const Heads& dq,
+                                  const Heads& dk, const Heads& dv, Write write, Stream stream) = 0;
+
   // Element-wise functions.
 
   /// y = a + b, then ReLU of it if `relu`; y may be a or b
@@ -247,12 +290,22 @@ class Backend {
   // each row, in the same order. A prediction is right if the label's entry is the largest of its row. A label that is
   // no channel gives an Error, or on a device a loss that is NaN.
 
-  /// The loss is the sum over rows of -log softmax(x)[label] / count.
-  virtual void cross_entropy_forward(const Tensor& x, const Tensor& labels, double count, const Tensor& result,
-                                     Stream stream) = 0;
+  // Cross-entropy, the sum over rows of -log softmax(x)[label], where the channels of a row may lie on several ranks:
+  // the box of x holds some of `classes` channels. `numbers` (f64) holds four numbers for each row: the first ones of
+  // all rows, then the second ones, and so on. Between the calls the ranks take the maxima and the sums of their
+  // numbers.
+
+  /// numbers[0,row] = the largest entry of the row; -infinity if x has no channels.
+  virtual void cross_entropy_maxima(const Tensor& x, const Tensor& numbers, Stream stream) = 0;
+  /// With the maximum m = numbers[0,row] over all classes: numbers[1,row] = sum of exp(x - m), numbers[2,row] = the
+  /// label's entry, or 0 if x lacks it, numbers[3,row] = the number of entries before the label's that are m.
+  virtual void cross_entropy_sums(const Tensor& x, const Tensor& labels, Index classes, const Tensor& numbers,
+                                  Stream stream) = 0;
+  /// The loss is the sum over rows, from the numbers of all classes, / count.
+  virtual void cross_entropy_loss(const Tensor& numbers, double count, const Tensor& result, Stream stream) = 0;
   /// dx = scale * (softmax(x) - onehot(label))
-  virtual void cross_entropy_backward(const Tensor& x, const Tensor& labels, double scale, const Tensor& dx,
-                                      Stream stream) = 0;
+  virtual void cross_entropy_backward(const Tensor& x, const Tensor& labels, const Tensor& numbers, double scale,
+                                      const Tensor& dx, Stream stream) = 0;
   /// The sums of the Dice loss. With p = softmax(x) and g = onehot(label), for each sample and channel:
   /// sums[0,n,c] = sum of p * g, sums[1,n,c] = sum of p + g. Adds to result[1] only.
   virtual void overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
@@ -275,8 +328,9 @@ class Backend {
 
   /// y = b * y + a * x, computed in double and rounded once; y = a * x if b is 0. x and y may be one tensor.
   virtual void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) = 0;
-  /// Sets the f64 number `mark` to 1 if an element of x is NaN or infinite.
-  virtual void mark_not_finite(const Tensor& x, const Tensor& mark, Stream stream) = 0;
+  /// Adds the sum of x^2, for floating-point x, to the f64 number `sum`. It is then finite if all elements of x are,
+  /// and their squares.
+  virtual void add_squares(const Tensor& x, const Tensor& sum, Stream stream) = 0;
 
   // Optimizers (Method gives the formulas). `squares` holds two f64 numbers for each piece if the method needs norms;
   // else it is empty.

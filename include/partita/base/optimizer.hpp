@@ -46,7 +46,10 @@ struct Optimizer {
   double trust = 0.001;       ///< used by lars
   double weight_decay = 0;    ///< not applied to biases and normalizations
   Index warm_up = 0;          ///< steps in which the rate rises linearly from rate/warm_up
-  Decay decay = Decay::none;  ///< from the end of the warm-up to the last step, down to 0
+  Decay decay = Decay::none;  ///< from the end of the warm-up to the last step, down to floor * rate
+  double floor = 0;           ///< from 0 to 1
+  /// The gradients are scaled down to this norm over all weights where theirs is larger; 0: never (Pascanu et al. 2013)
+  double clip_norm = 0;
 
   /// Returns the learning rate of step `step` (counted from 0) of `steps`.
   double rate_at(Index step, Index steps) const;

@@ -53,6 +53,7 @@ struct Input {
   Index channels = 1;
   std::vector<Index> spatial = {};  ///< extents of up to three spatial dimensions
   Index length = 0;                 ///< number of places of a sequence; 0: the input is not a sequence
+  bool tokens = false;              ///< x holds whole numbers from 0 on, which only embeddings read
 };
 
 /// y = conv(x, w) + b: every output reads a window of every channel.
@@ -117,6 +118,49 @@ struct GroupNorm {
   double epsilon = 1e-5;
 };
 
+/// y = scale * (x - mean)/sqrt(variance + epsilon) + shift, per channel, with statistics over all channels and
+/// positions of a sample (Ba et al. 2016).
+struct LayerNorm {
+  double epsilon = 1e-5;
+  bool per_place = false;  ///< true: over the channels of each place alone, as transformers do
+};
+
+/// y = scale * x/sqrt(mean of x^2 + epsilon), per channel, with means over the channels of each place (Zhang and
+/// Sennrich 2019).
+struct RmsNorm {
+  double epsilon = 1e-5;
+};
+
+/// y[N F L] = table[token of x[N L], F]: a vector of features for each token.
+struct Embedding {
+  Index vocabulary = 1;  ///< number of different tokens: 0 to vocabulary - 1
+  Index features = 1;
+  double deviation = 0.02;  ///< of the initial values (Radford et al., "Language Models are Unsupervised Multitask
+                            ///< Learners", 2019)
+};
+
+/// y[N C L] = x[N C L] + w[C L]: a learned vector of features for each place.
+struct Positions {
+  double deviation = 0.02;  ///< of the initial values
+};
+
+/// y[N F L] = attention of x[N C L]. The channels of x are groups of heads, each with `dim` channels: for each group
+/// its queries, which are heads / groups heads, then one head of keys, then one of values. So C = (heads + 2 groups)
+/// dim and F = heads dim. Where all are cut over ranks in whole groups, nothing is sent.
+struct Attention {
+  Index heads = 1;   ///< heads of queries
+  Index groups = 0;  ///< heads of keys, and of values; must divide `heads` (Ainslie et al. 2023); 0: as many as `heads`
+  bool causal = false;  ///< a place sees itself and the places before it
+};
+
+/// Turns the queries and keys of x[N C L], with channels as those of Attention, by angles that grow with the place (Su
+/// et al. 2021). The values stay as they are.
+struct Rotary {
+  Index heads = 1;   ///< as in Attention
+  Index groups = 0;  ///< as in Attention
+  double base = 10000;
+};
+
 /// How Upsample computes outputs that lie between inputs.
 enum class Interpolation : std::uint8_t { nearest, linear };
 
@@ -137,6 +181,7 @@ struct Linear {
   std::optional<Activation> activation = std::nullopt;
   /// true: each place of a sequence, or position of an image, is multiplied on its own: y[N F L] and w[F C]
   bool per_place = false;
+  double deviation = 0;  ///< standard deviation of the initial weights; 0: sqrt(2 / fan-in), He et al. 2015
 };
 
 /// y = x/(1-rate), or 0 with probability `rate`. The draw depends on seed, layer, step and global index. In evaluation

@@ -53,8 +53,11 @@ class Model {
   Value group_norm(const std::string& name, const Value& x, const GroupNorm& norm = {});
   /// Group normalization with one group per channel (Ulyanov et al. 2016).
   Value instance_norm(const std::string& name, const Value& x, double epsilon = 1e-5);
-  /// Group normalization with one group, over the whole sample (Ba et al. 2016). Scale and shift are per channel.
-  Value layer_norm(const std::string& name, const Value& x, double epsilon = 1e-5);
+  /// Normalization over the whole sample: group normalization with one group. With LayerNorm::per_place, over the
+  /// channels of each place. Scale and shift are per channel. Same shape.
+  Value layer_norm(const std::string& name, const Value& x, const LayerNorm& norm = {});
+  /// Normalization by the mean square over the channels of each place. Same shape.
+  Value rms_norm(const std::string& name, const Value& x, const RmsNorm& norm = {});
   /// max(x, 0), element by element, as all activations.
   Value relu(const std::string& name, const Value& x);
   /// x where x > 0, else slope x.
@@ -71,6 +74,8 @@ class Model {
   Value silu(const std::string& name, const Value& x);
   /// Adds any of the activations above.
   Value activation(const std::string& name, const Value& x, const Activation& f);
+  /// f(x[2c]) x[2c+1] for each pair of channels, e.g. SwiGLU (Shazeer 2020): N 2F ... becomes N F ...
+  Value gated(const std::string& name, const Value& x, const Activation& f = {Activation::Kind::silu});
   /// a + b, of equal shapes.
   Value add(const std::string& name, const Value& a, const Value& b);
   /// Concatenates the channels of all inputs, in the order of `inputs`.
@@ -86,6 +91,16 @@ class Model {
   /// A fully-connected layer: N C ... becomes N C with Linear::features channels. With Linear::per_place, the other
   /// dimensions stay.
   Value linear(const std::string& name, const Value& x, const Linear& linear);
+  /// Tokens N 1 L of an input with Input::tokens become N F L with Embedding::features channels.
+  Value embedding(const std::string& name, const Value& tokens, const Embedding& embedding);
+  /// The positions of images as the places of a sequence, in their order: N C D H W becomes N C L.
+  Value places(const std::string& name, const Value& x);
+  /// Adds a learned vector to each place. Same shape.
+  Value positions(const std::string& name, const Value& x, const Positions& positions = {});
+  /// Turns queries and keys by their place. Same shape.
+  Value rotary(const std::string& name, const Value& x, const Rotary& rotary);
+  /// Attention between all places of a sequence: N (heads + 2 groups) dim L becomes N heads dim L.
+  Value attention(const std::string& name, const Value& x, const Attention& attention);
   /// The loss, and the fraction of correct predictions. x is N C ... with one channel per class; the target has one
   /// label per spatial position.
   Value softmax_cross_entropy(const std::string& name, const Value& x);

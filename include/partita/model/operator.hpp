@@ -103,16 +103,18 @@ struct Kept {
 /// How many f64 numbers (sums and statistics) the kernels of a layer hold on one rank, beside the tensors.
 struct HeldNumbers {
   Index forward = 0;   ///< kept from forward until backward ends
+  Index sums = 0;      ///< as `forward`, but in the type of sums: f32 where the compute type is not f64
   Index backward = 0;  ///< kept from the start of backward until it ends
   Index work = 0;      ///< during forward
 };
 
 /// How often the kernels of a layer move its tensors through memory. A forward reads its inputs x times and passes over
 /// its output y times. A backward likewise passes dx times over tensors as large as the inputs, and dy times over
-/// tensors as large as the output. Weights pass once each time.
+/// tensors as large as the output. Weights pass w times in forward, and once in backward.
 struct MemoryPasses {
   double x = 1, y = 1;    ///< of the forward pass
   double dx = 1, dy = 1;  ///< of the backward pass
+  double w = 1;           ///< 0 for a table of which forward reads some rows alone
 };
 
 /// The halos that travel while the kernel computes. The cost model hides them behind that work as far as the machine
@@ -172,6 +174,10 @@ class Operator {
   virtual bool overwrites_input() const { return false; }
   /// True if its reader may overwrite the output.
   virtual bool output_may_be_overwritten() const { return !keeps().y; }
+  /// True if the output holds whole numbers (i32), such as tokens. They have no gradient.
+  virtual bool integers() const { return false; }
+  /// The type of the output where the compute type is `compute`.
+  DType output_type(DType compute) const { return integers() ? DType::i32 : compute; }
   /// Returns its function, if it is an activation.
   virtual std::optional<Activation> activation() const { return std::nullopt; }
   /// Returns how much of an activation behind it it computes.
@@ -190,8 +196,13 @@ class Operator {
   virtual bool computes_dw_separately() const { return halo_overlap().dy; }
   /// How often its kernels move its tensors through memory, in training or in evaluation.
   virtual MemoryPasses memory_passes(bool /*training*/) const { return {}; }
-  /// The kind of its kernels where they are no matrix products.
+  /// How many times the work of its forward its backward_data takes.
+  virtual double backward_work() const { return 1; }
+  /// The kind of its kernels where they are no products of a ProductPlan.
   virtual KernelKind kernel_kind() const { return KernelKind::others; }
+  /// The smallest extent of the products of its kernels, for a kernel_kind() of products between inputs. That of
+  /// products with weights follows from these. `inputs` are whole shapes.
+  virtual Index narrowest(std::span<const Shape> /*inputs*/) const { return 1; }
   /// True if the result depends on how a batch is split into microbatches, as batch statistics do.
   virtual bool depends_on_microbatches() const { return false; }
   /// True for the layer that ends a training step. Its kernel computes a number, the loss; its output stays zero.

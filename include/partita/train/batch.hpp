@@ -12,9 +12,10 @@ struct Batch {
 
 /// The result of one microbatch or one step.
 struct StepResult {
-  double loss = 0;       ///< mean over the global batch; the same number on every rank
-  double accuracy = 0;   ///< fraction of correct predictions; NaN if the target holds values
-  bool skipped = false;  ///< the weights were not updated (TrainerOptions::on_nan, and overflow of f16)
+  double loss = 0;           ///< mean over the global batch; the same number on every rank
+  double accuracy = 0;       ///< fraction of correct predictions; NaN if the target holds values
+  double gradient_norm = 0;  ///< over all weights, before clipping; 0 without training
+  bool skipped = false;      ///< the weights were not updated (TrainerOptions::on_nan, and overflow of f16)
 };
 
 }  // namespace partita

@@ -2,6 +2,7 @@
 
 #include "partita/base/activation.hpp"
 #include "partita/base/host_device.hpp"
+#include "src/backend/common/exponential.hpp"
 
 #include <cmath>
 #include <numbers>
@@ -54,7 +55,7 @@ template <>
 struct ActivationFunction<Activation::Kind::sigmoid> {
   template <class A>
   PARTITA_HOST_DEVICE static A value(A x, A) {
-    return 1 / (1 + std::exp(-x));
+    return 1 / (1 + exponential(-x));
   }
   template <class A>
   PARTITA_HOST_DEVICE static A gradient(A y, A dy, A) {
@@ -76,19 +77,14 @@ struct ActivationFunction<Activation::Kind::tanh> {
 
 template <>
 struct ActivationFunction<Activation::Kind::gelu> {
-  /// P(X <= x)
-  template <class A>
-  PARTITA_HOST_DEVICE static A below(A x) {
-    return std::erfc(-x / std::numbers::sqrt2_v<A>) / 2;
-  }
   template <class A>
   PARTITA_HOST_DEVICE static A value(A x, A) {
-    return x * below(x);
+    return x * normal_below(x);
   }
   template <class A>
   PARTITA_HOST_DEVICE static A gradient(A x, A dy, A) {
-    const A density = std::exp(-x * x / 2) * std::numbers::inv_sqrtpi_v<A> / std::numbers::sqrt2_v<A>;
-    return (below(x) + x * density) * dy;
+    const A density = exponential(-x * x / 2) * std::numbers::inv_sqrtpi_v<A> / std::numbers::sqrt2_v<A>;
+    return (normal_below(x) + x * density) * dy;
   }
 };
 
@@ -96,11 +92,11 @@ template <>
 struct ActivationFunction<Activation::Kind::silu> {
   template <class A>
   PARTITA_HOST_DEVICE static A value(A x, A) {
-    return x / (1 + std::exp(-x));
+    return x / (1 + exponential(-x));
   }
   template <class A>
   PARTITA_HOST_DEVICE static A gradient(A x, A dy, A) {
-    const A s = 1 / (1 + std::exp(-x));
+    const A s = 1 / (1 + exponential(-x));
     return s * (1 + x * (1 - s)) * dy;
   }
 };

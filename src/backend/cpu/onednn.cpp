@@ -12,6 +12,9 @@
 #include <dnnl.h>
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
+#include <future>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -172,6 +175,20 @@ class OneDnnBackend : public ReferenceBackend {
                  static_cast<float>(alpha));
   }
 
+ protected:
+  void in_parallel(Index count, const std::function<void(Backend& products, Index i)>& work) override {
+    while (helpers_.size() < static_cast<std::size_t>(threads_)) helpers_.push_back(std::make_unique<OneDnnBackend>(1));
+    std::atomic<Index> next = 0;
+    const auto take = [&](OneDnnBackend& products) {
+      for (Index i = next++; i < count; i = next++) work(products, i);
+    };
+    std::vector<std::future<void>> others;
+    for (std::size_t t = 1; t < helpers_.size(); ++t)
+      if (static_cast<Index>(t) < count) others.push_back(std::async(std::launch::async, take, std::ref(*helpers_[t])));
+    take(*helpers_[0]);
+    for (auto& each : others) each.get();
+  }
+
  private:
   ConvGeometry prepare(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& y) const {
     check(x.dtype());
@@ -209,6 +226,7 @@ class OneDnnBackend : public ReferenceBackend {
 
   int threads_;
   OneDnnMatmul matmul_;
+  std::vector<std::unique_ptr<OneDnnBackend>> helpers_;  // one for each thread
   std::unordered_map<ConvProblem, std::shared_ptr<const ConvPath>, ConvProblemHash> chosen_;
   ConvProblem tried_;  // the last problem that choose() was called for; paths_ holds all paths made for it
   std::map<std::string, std::shared_ptr<const ConvPath>, std::less<>> paths_;

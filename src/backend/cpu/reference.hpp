@@ -2,6 +2,8 @@
 
 #include "partita/backend/backend.hpp"
 
+#include <functional>
+
 namespace partita {
 
 /// y = bias, for outputs that read no input; zero if there is no bias.
@@ -53,6 +55,24 @@ class ReferenceBackend : public Backend {
   void resample_backward(std::span<const Resampling> dims, const Tensor& dy, const Tensor& dx, Stream stream) override;
   void space_to_depth(std::span<const Index> block, const Tensor& x, const Tensor& y, Stream stream) override;
   void depth_to_space(std::span<const Index> block, const Tensor& dy, const Tensor& dx, Stream stream) override;
+  void attention_forward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v, const Tensor& y,
+                         const Tensor& lse, Write write, Stream stream) override;
+  void attention_backward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v, const Tensor& y,
+                          const Tensor& dy, const Tensor& lse, const Heads& dq, const Heads& dk, const Heads& dv,
+                          Write write, Stream stream) override;
+
+  void row_norm_forward(const RowNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift, const Tensor& y,
+                        Stream stream) override;
+  void row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale, const Tensor& dx,
+                         const RowNormWeights& weights, Stream stream) override;
+  void embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, const Tensor& y,
+                     Stream stream) override;
+  void embed_backward(const Tensor& tokens, const Tensor& dy, const Tensor& dtable, Write write,
+                      Stream stream) override;
+  void gate_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override;
+  void gate_backward(const Activation& f, const Tensor& x, const Tensor& dy, const Tensor& dx, Stream stream) override;
+  void rotate(const Rotation& rotation, const Tensor& x, const Tensor& y, Stream stream) override;
+
   void sum(const Tensor& a, const Tensor& b, bool relu, const Tensor& y, Stream stream) override;
   void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override;
   void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
@@ -63,10 +83,12 @@ class ReferenceBackend : public Backend {
   void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha, const void* a,
             Index lda, const void* b, Index ldb, double beta, void* c, Index ldc, Stream stream) override;
 
-  void cross_entropy_forward(const Tensor& x, const Tensor& labels, double count, const Tensor& result,
-                             Stream stream) override;
-  void cross_entropy_backward(const Tensor& x, const Tensor& labels, double scale, const Tensor& dx,
-                              Stream stream) override;
+  void cross_entropy_maxima(const Tensor& x, const Tensor& numbers, Stream stream) override;
+  void cross_entropy_sums(const Tensor& x, const Tensor& labels, Index classes, const Tensor& numbers,
+                          Stream stream) override;
+  void cross_entropy_loss(const Tensor& numbers, double count, const Tensor& result, Stream stream) override;
+  void cross_entropy_backward(const Tensor& x, const Tensor& labels, const Tensor& numbers, double scale,
+                              const Tensor& dx, Stream stream) override;
   void overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
                        Stream stream) override;
   void overlap_loss(const Tensor& sums, double count, double scale, const Tensor& result, Stream stream) override;
@@ -78,11 +100,16 @@ class ReferenceBackend : public Backend {
                            Stream stream) override;
 
   void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) override;
-  void mark_not_finite(const Tensor& x, const Tensor& mark, Stream stream) override;
+  void add_squares(const Tensor& x, const Tensor& sum, Stream stream) override;
   void update_norms(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces, const Tensor& squares,
                     Stream stream) override;
   void update(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces, const Tensor& squares,
               Stream stream) override;
+
+ protected:
+  /// Calls work(products, i) once for each i below `count`; several calls may run at once, on threads of the backend.
+  /// `products` multiplies in one thread.
+  virtual void in_parallel(Index count, const std::function<void(Backend& products, Index i)>& work);
 };
 
 }  // namespace partita

@@ -1,52 +1,21 @@
 #include "partita/base/dispatch.hpp"
 #include "src/backend/common/alike.hpp"
+#include "src/backend/common/channel_rows.hpp"
 #include "src/backend/cpu/reference.hpp"
 #include "src/device/rows.hpp"
 
+#include <array>
+#include <numeric>
 #include <vector>
 
 namespace partita {
-
-namespace {
-
-/// The elements of x as rows of channels, which are the innermost dimension.
-struct Rows {
-  Index rows, channels;
-  explicit Rows(const Tensor& x) : rows(0), channels(x.extent('C')) {
-    require(x.find('C') >= 0, "x must have channels");
-    if (x.volume() > 0) rows = x.volume() / channels;
-  }
-};
-
-/// True if no element has all bits of `exponent` set, as NaN and infinities have. Compilers vectorize this loop.
-template <class T>
-bool none_has(const Tensor& tensor, T exponent) {
-  const auto* bits = tensor.as<T>();
-  const Index count = tensor.volume();  // called in the loop, it would keep the loop from being vectorized
-  T any = 0;
-  for (Index i = 0; i < count; ++i) any |= static_cast<T>((bits[i] & exponent) == exponent);
-  return any == 0;
-}
-
-bool is_finite(const Tensor& tensor) {
-  switch (tensor.dtype()) {
-    case DType::f64: return none_has<std::uint64_t>(tensor, 0x7FF0000000000000);
-    case DType::f32: return none_has<std::uint32_t>(tensor, 0x7F800000);
-    case DType::bf16: return none_has<std::uint16_t>(tensor, 0x7F80);
-    case DType::f16: return none_has<std::uint16_t>(tensor, 0x7C00);
-    case DType::i32: return true;
-  }
-  broken("unknown data type");
-}
-
-}  // namespace
 
 void ReferenceBackend::check(DType dtype) const {
   if (dtype == DType::i32) fail("backend 'reference' computes in f64, f32, bf16 and f16, not in i32");
 }
 
 void ReferenceBackend::bias_forward(const Tensor& bias, const Tensor& y, Stream) {
-  const Rows size(y);
+  const ChannelRows size(y);
   require(bias.volume() == size.channels && bias.dtype() == y.dtype(),
           "there must be one bias per channel, in y's dtype");
   dispatch_float(y.dtype(), [&](auto t) {
@@ -60,7 +29,7 @@ void ReferenceBackend::bias_forward(const Tensor& bias, const Tensor& y, Stream)
 }
 
 void ReferenceBackend::bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream) {
-  const Rows size(dy);
+  const ChannelRows size(dy);
   require(db.volume() == size.channels && db.dtype() == dy.dtype(),
           "there must be one bias per channel, in dy's dtype");
   std::vector<double> sums(static_cast<std::size_t>(size.channels));
@@ -112,8 +81,21 @@ void ReferenceBackend::axpby(double a, const Tensor& x, double b, const Tensor& 
   });
 }
 
-void ReferenceBackend::mark_not_finite(const Tensor& x, const Tensor& mark, Stream) {
-  if (!is_finite(x)) *mark.as<double>() = 1;
+void ReferenceBackend::add_squares(const Tensor& x, const Tensor& sum, Stream) {
+  dispatch_float(x.dtype(), [&](auto t) {
+    const auto* from = x.as<decltype(t)>();
+    constexpr Index lanes = 16;  // independent sums, which fill vectors
+    std::array<double, lanes> sums{};
+    const Index count = x.volume(), whole = count - count % lanes;
+    for (Index i = 0; i < whole; i += lanes)
+      for (Index lane = 0; lane < lanes; ++lane) {
+        const auto value = static_cast<double>(from[i + lane]);
+        sums[lane] += value * value;
+      }
+    for (Index i = whole; i < count; ++i)
+      sums[i - whole] += static_cast<double>(from[i]) * static_cast<double>(from[i]);
+    *sum.as<double>() = std::accumulate(sums.begin(), sums.end(), *sum.as<double>());
+  });
 }
 
 }  // namespace partita

@@ -1,9 +1,12 @@
 #include "partita/base/dispatch.hpp"
 #include "src/backend/common/alike.hpp"
+#include "src/backend/common/entropy_rows.hpp"
 #include "src/backend/cpu/reference.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <type_traits>
 #include <vector>
 
 namespace partita {
@@ -31,6 +34,36 @@ struct LogSoftmax {
   }
 };
 
+/// Returns the label of a row. Throws Error if it is no class.
+Index checked_label(const Tensor& labels, Index row, Index classes) {
+  const Index label = labels.as<std::int32_t>()[row];
+  if (label < 0 || label >= classes)
+    fail("a label is {}, but the loss has {} classes; labels are 0 to {}", label, classes, classes - 1);
+  return label;
+}
+
+/// Calls f(row number, array of its channels in the type of sums) for each row.
+template <class F>
+void for_entropy_rows(const Tensor& x, Index rows, F&& f) {
+  const Index channels = x.extent('C');
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    const T* data = x.as<T>();
+    std::vector<A> sums(static_cast<std::size_t>(std::is_same_v<A, T> ? 0 : channels));
+    for (Index row = 0; row < rows; ++row, data += channels) {
+      const A* scores = nullptr;
+      if constexpr (std::is_same_v<A, T>) {
+        scores = data;
+      } else {
+        std::transform(data, data + channels, sums.begin(), [](T v) { return static_cast<A>(v); });
+        scores = sums.data();
+      }
+      f(row, Eigen::Map<const Eigen::Array<A, Eigen::Dynamic, 1>>(scores, channels));
+    }
+  });
+}
+
 /// Calls f(row number, label, row as log-softmax) for each row. The label is a channel's index.
 template <class F>
 void for_labeled_rows(const Tensor& x, const Tensor& labels, F&& f) {
@@ -40,9 +73,7 @@ void for_labeled_rows(const Tensor& x, const Tensor& labels, F&& f) {
   LogSoftmax softmax;
   dispatch_float(x.dtype(), [&](auto t) {
     for (Index i = 0; i < rows; ++i) {
-      const Index label = labels.as<std::int32_t>()[i];
-      if (label < 0 || label >= channels)
-        fail("a label is {}, but the loss has {} classes; labels are 0 to {}", label, channels, channels - 1);
+      const Index label = checked_label(labels, i, channels);
       softmax.read(x.as<decltype(t)>() + i * channels, channels);
       f(i, label, softmax);
     }
@@ -70,29 +101,57 @@ class Overlaps {
 
 }  // namespace
 
-void ReferenceBackend::cross_entropy_forward(const Tensor& x, const Tensor& labels, double count, const Tensor& result,
-                                             Stream) {
-  double sum = 0, hits = 0;
-  for_labeled_rows(x, labels, [&](Index, Index label, const LogSoftmax& softmax) {
-    sum += softmax.log_sum - softmax.row[label];
-    hits += softmax.largest == label ? 1 : 0;
+void ReferenceBackend::cross_entropy_maxima(const Tensor& x, const Tensor& numbers, Stream) {
+  const Index rows = entropy_rows_of(x, numbers);
+  for_entropy_rows(x, rows, [&](Index row, const auto& scores) {
+    numbers.as<double>()[row] =
+        scores.size() > 0 ? static_cast<double>(scores.maxCoeff()) : -std::numeric_limits<double>::infinity();
   });
-  result.as<double>()[0] += sum / count;
+}
+
+void ReferenceBackend::cross_entropy_sums(const Tensor& x, const Tensor& labels, Index classes, const Tensor& numbers,
+                                          Stream) {
+  const Index rows = entropy_rows_of(x, numbers, labels), first = x.box()[1].lo;
+  double *const largest = numbers.as<double>(), *const sum = largest + rows, *const labeled = sum + rows,
+                *const before = labeled + rows;
+  for_entropy_rows(x, rows, [&](Index row, const auto& scores) {
+    const Index label = checked_label(labels, row, classes) - first, channels = scores.size();
+    using A = typename std::decay_t<decltype(scores)>::Scalar;
+    const auto most = static_cast<A>(largest[row]);
+    sum[row] = static_cast<double>((scores - most).exp().sum());
+    labeled[row] = label >= 0 && label < channels ? static_cast<double>(scores[label]) : 0;
+    before[row] = static_cast<double>((scores.head(std::clamp<Index>(label, 0, channels)) == most).count());
+  });
+}
+
+void ReferenceBackend::cross_entropy_loss(const Tensor& numbers, double count, const Tensor& result, Stream) {
+  const Index rows = numbers.volume() / 4;
+  const double *const largest = numbers.as<double>(), *const sum = largest + rows, *const labeled = sum + rows,
+                      *const before = labeled + rows;
+  double loss = 0, hits = 0;
+  for (Index row = 0; row < rows; ++row) {
+    loss += largest[row] + std::log(sum[row]) - labeled[row];
+    hits += labeled[row] == largest[row] && before[row] == 0 ? 1 : 0;
+  }
+  result.as<double>()[0] += loss / count;
   result.as<double>()[1] += hits;
 }
 
-void ReferenceBackend::cross_entropy_backward(const Tensor& x, const Tensor& labels, double scale, const Tensor& dx,
-                                              Stream) {
+void ReferenceBackend::cross_entropy_backward(const Tensor& x, const Tensor& labels, const Tensor& numbers,
+                                              double scale, const Tensor& dx, Stream) {
   check_alike(x, dx);
-  for_labeled_rows(x, labels, [&](Index n, Index label, const LogSoftmax& softmax) {
+  const Index rows = entropy_rows_of(x, numbers, labels), first = x.box()[1].lo;
+  const double *const largest = numbers.as<double>(), *const sum = largest + rows;
+  for_entropy_rows(x, rows, [&](Index row, const auto& scores) {
+    using A = typename std::decay_t<decltype(scores)>::Scalar;
+    const Index channels = scores.size(), label = labels.as<std::int32_t>()[row] - first;
+    Eigen::Array<A, Eigen::Dynamic, 1> gradient =
+        static_cast<A>(scale) * ((scores - static_cast<A>(largest[row])).exp() / static_cast<A>(sum[row]));
+    if (label >= 0 && label < channels) gradient[label] -= static_cast<A>(scale);
     dispatch_float(dx.dtype(), [&](auto t) {
       using T = decltype(t);
-      const auto channels = static_cast<Index>(softmax.row.size());
-      T* to = dx.as<T>() + n * channels;
-      for (Index c = 0; c < channels; ++c) {
-        const double difference = softmax.probability(c) - (c == label ? 1.0 : 0.0);
-        to[c] = static_cast<T>(static_cast<Accumulator<T>>(scale * difference));
-      }
+      std::transform(gradient.data(), gradient.data() + channels, dx.as<T>() + row * channels,
+                     [](A value) { return static_cast<T>(value); });
     });
   });
 }

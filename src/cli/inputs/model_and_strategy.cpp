@@ -24,6 +24,16 @@ Model make_builtin(const Options& o) {
     naming_option("--width", o.size.width, [&] { builtin_model(o.model, {.width = o.size.width}); });
     naming_option("--widths", fmt::format("{}", fmt::join(o.size.widths, " ")),
                   [&] { builtin_model(o.model, {.widths = o.size.widths}); });
+    const TransformerSize& t = o.size.transformer;
+    const auto name_one = [&](std::string_view option, Index value, const TransformerSize& one) {
+      naming_option(option, value, [&] { builtin_model(o.model, {.transformer = one}); });
+    };
+    name_one("--layers", t.layers, {.layers = t.layers});
+    name_one("--hidden", t.hidden, {.hidden = t.hidden});
+    name_one("--heads", t.heads, {.heads = t.heads});
+    name_one("--sequence", t.sequence, {.sequence = t.sequence});
+    name_one("--vocabulary", t.vocabulary, {.vocabulary = t.vocabulary});
+    name_one("--patch", t.patch, {.patch = t.patch});
     throw;
   }
 }

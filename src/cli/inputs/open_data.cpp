@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "src/cli/options/option_values.hpp"
+#include "src/model/operators.hpp"
 
 #include <algorithm>
 
@@ -33,6 +34,19 @@ std::string print_target(const Shape& target, bool labels) {
        predicted - 1, sample.empty() ? "" : "correct the label, or ", data.classes());
 }
 
+/// Throws Error unless the samples are tokens where the model's input takes them, and each is in its vocabulary.
+void check_tokens(const Dataset& data, const std::string& name, const Model& model) {
+  const Layer& input = model.layers().front();
+  if ((data.vocabulary() > 0) != input.op->integers())
+    fail("the samples of '{}' are {}, but the model's input '{}' takes {}", name,
+         data.vocabulary() > 0 ? "tokens" : "values", input.name, input.op->integers() ? "tokens" : "values");
+  for (const auto& layer : model.layers())
+    if (const auto* embedding = dynamic_cast<const EmbeddingOperator*>(layer.op.get()))
+      if (embedding->vocabulary() < data.vocabulary())
+        fail("the data set '{}' has {} tokens, but the model's layer '{}' has a table of {}", name, data.vocabulary(),
+             layer.name, embedding->vocabulary());
+}
+
 void check_data(const Dataset& data, const TrainOptions& options, const Model& model) {
   const auto shapes = model.shapes(1);
   const auto& loss = model.layers().back();
@@ -45,6 +59,7 @@ void check_data(const Dataset& data, const TrainOptions& options, const Model& m
   if (!(data.sample() == sample))
     fail("the samples of '{}' are {}, but the model's input '{}' takes {}", options.trainer.data, data.sample().print(),
          model.layers().front().name, sample.print());
+  check_tokens(data, options.trainer.data, model);
   if (!(data.target() == one_of(target.shape)) || (data.classes() > 0) != target.labels)
     fail("the data set '{}' has {} (target(), classes()), but the loss '{}' needs {}", options.trainer.data,
          print_target(data.target(), data.classes() > 0), loss.name, print_target(one_of(target.shape), target.labels));
@@ -72,8 +87,21 @@ std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& mod
     const auto shapes = model.shapes(1);
     const Shape& scores = shapes[model.layers().back().inputs[0]];
     const Target target = model.layers().back().op->target(scores);
-    data = make_synthetic(one_of(shapes[0]), one_of(target.shape), options.samples > 0 ? options.samples : 1024,
-                          target.labels ? scores['C'] : 0, options.trainer.seed, training ? 0 : 1);
+    const Index samples = options.samples > 0 ? options.samples : 1024;
+    const int part = training ? 0 : 1;
+    if (model.layers().front().op->integers())
+      data = make_synthetic_tokens(shapes[0]['L'], scores['C'], samples, options.trainer.seed, part);
+    else
+      data = make_synthetic(one_of(shapes[0]), one_of(target.shape), samples, target.labels ? scores['C'] : 0,
+                            options.trainer.seed, part);
+  } else if (options.trainer.data == "text") {
+    const Shape tokens = model.shapes(1)[0];
+    if (!model.layers().front().op->integers() || !tokens.has('L'))
+      fail("--data text: the model '{}' has no input of tokens; use a model of text, as gpt", model.name());
+    if (options.data_dir.empty())
+      fail("--data text: say with --data-dir which file, or which folder with training.txt and test.txt");
+    data = naming_option("--data-dir", options.data_dir,
+                         [&] { return open_text(options.data_dir, tokens['L'], training); });
   } else {
     if (options.samples > 0)
       fail("--samples {}: only the synthetic data set has a size that you can choose; leave the option out",

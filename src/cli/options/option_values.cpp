@@ -24,6 +24,8 @@ void check_optimizer(const Optimizer& optimizer) {
   alone("--trust", &Optimizer::trust);
   alone("--weight-decay", &Optimizer::weight_decay);
   alone("--warm-up", &Optimizer::warm_up);
+  alone("--decay-floor", &Optimizer::floor);
+  alone("--clip-norm", &Optimizer::clip_norm);
   naming_option("--nesterov", [&] { optimizer.check(); });
 }
 

@@ -51,6 +51,13 @@ po::options_description model_options(Options& o, const Program& program, const 
         "factor that scales the channels of the model's layers");
     add("widths", number(&o.size.widths)->multitoken()->value_name("N..."),
         "features of each hidden layer of the model mlp, separated by spaces (1024 1024); --width scales them");
+    add("layers", number(&o.size.transformer.layers)->value_name("N"), "blocks of a transformer");
+    add("hidden", number(&o.size.transformer.hidden)->value_name("N"), "channels of each place of a transformer");
+    add("heads", number(&o.size.transformer.heads)->value_name("N"), "heads of attention of a transformer");
+    add("sequence", number(&o.size.transformer.sequence)->value_name("N"), "places of a sample of a transformer");
+    add("vocabulary", number(&o.size.transformer.vocabulary)->value_name("N"), "different tokens of a transformer");
+    add("patch", number(&o.size.transformer.patch)->value_name("N"),
+        "extent of the patches of an image that vit reads");
     add("batch-norm",
         parsed("--batch-norm", o.size.batch_norm, parse_batch_norm)->default_value("synchronized")->value_name("HOW"),
         "samples over which batch normalization computes its statistics: synchronized (of all ranks), local (each "
@@ -115,9 +122,13 @@ po::options_description optimizer_options(Options& o) {
   add("warm-up", number(&t.optimizer.warm_up)->default_value(0)->value_name("STEPS"),
       "number of first steps over which the learning rate rises linearly to its peak");
   add("decay", parsed("--decay", t.optimizer.decay, parse_decay)->default_value("none")->value_name("KIND"),
-      "how the learning rate falls to 0 from the end of the warm-up to the last step: none, linear or cosine");
+      "how the learning rate falls from the end of the warm-up to the last step: none, linear or cosine");
   add("decay-steps", number(&t.decay_steps)->value_name("STEP"),
-      "step at which the decay reaches 0; default: the last step, or that of the training that --load continues");
+      "step at which the decay ends; default: the last step, or that of the training that --load continues");
+  add("decay-floor", number(&t.optimizer.floor)->default_value(0, "0")->value_name("F"),
+      "share of the peak learning rate at which the decay ends");
+  add("clip-norm", number(&t.optimizer.clip_norm)->default_value(0, "0")->value_name("N"),
+      "scale gradients down to this norm over all weights where theirs is larger; 0: never");
   return group;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <map>
+#include <tuple>
 
 namespace partita {
 
@@ -15,6 +16,10 @@ const std::map<std::string, Model (*)(const ModelSize&)>& table() {
       {"cosmoflow", cosmoflow},
       {"fashion-cnn", fashion_cnn},
       {"googlenet", googlenet},
+      {"gpt", gpt},
+      {"gpt-175b", gpt_175b},
+      {"gpt-22b", gpt_22b},
+      {"gpt2-small", gpt2_small},
       {"lenet5", lenet5},
       {"mesh-tangling", mesh_tangling},
       {"mlp", mlp},
@@ -22,8 +27,28 @@ const std::map<std::string, Model (*)(const ModelSize&)>& table() {
       {"resnet50", resnet50},
       {"unet3d", unet3d},
       {"vgg16", vgg16},
+      {"vit", vit},
   };
   return models;
+}
+
+/// Throws Error if the size has a number that the model does not know, or that no model can have.
+void check_transformer(const std::string& name, const ModelSize& size) {
+  constexpr Index most = Index{1} << 31;
+  const bool decodes = name.starts_with("gpt"), sees = name == "vit";
+  const TransformerSize& t = size.transformer;
+  for (const auto& [what, value, known] : {std::tuple("layers", t.layers, decodes || sees),
+                                           {"hidden", t.hidden, decodes || sees},
+                                           {"heads", t.heads, decodes || sees},
+                                           {"sequence", t.sequence, decodes},
+                                           {"vocabulary", t.vocabulary, decodes},
+                                           {"patch", t.patch, sees}}) {
+    if (value < 0 || value > most) fail("{} is {}; it must be 1 to {}, or 0 for the model's own", what, value, most);
+    if (value > 0 && !known) fail("{} has no {}; leave it out", name, what);
+  }
+  if (decodes && (size.extent != 0 || size.channels != 0 || size.classes != 0))
+    fail("{} has a sequence, hidden and vocabulary instead of an extent, channels and classes", name);
+  if ((decodes || sees) && size.width != 1) fail("{} takes hidden, not a width", name);
 }
 
 }  // namespace
@@ -48,6 +73,7 @@ Model builtin_model(const std::string& name, const ModelSize& size) {
     if (width < 1 || width > most) fail("a hidden layer's width is {}; it must be 1 to {}", width, most);
   if (!size.widths.empty() && name != "mlp")
     fail("only mlp takes widths of its layers; the layers of {} scale together, by its width", name);
+  check_transformer(name, size);
   if (const auto found = table().find(name); found != table().end()) return found->second(size);
   const auto names = builtin_models();
   fail("there is no built-in model '{}'{}; there are {}", name, did_you_mean(name, names), quoted_list(names));

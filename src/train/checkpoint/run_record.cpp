@@ -83,6 +83,8 @@ const std::vector<Field>& fields() {
       {"decay", Rule::follow,
        [](const TrainerOptions& o) { return std::string(decays[static_cast<int>(o.optimizer.decay)]); },
        [](const std::string& text, TrainerOptions& o) { o.optimizer.decay = parse_decay(text); }},
+      {"decay-floor", Rule::follow, PARTITA_FIELD(optimizer.floor, double)},
+      {"clip-norm", Rule::follow, PARTITA_FIELD(optimizer.clip_norm, double)},
       {"epochs", Rule::follow, PARTITA_FIELD(epochs, Index)},
       {"steps", Rule::steps, PARTITA_FIELD(steps, Index)},
       {"shift", Rule::follow, PARTITA_FIELD(augmentation.shift, Index)},

@@ -56,7 +56,7 @@ std::string Dataset::label_beyond(Index) const { return ""; }
 void register_dataset(const std::string& name, DatasetFactory factory) {
   if (!factory)
     fail("register_dataset(\"{}\", ...): the factory is empty; give it a function that opens the data set", name);
-  if (name == "synthetic" || !dataset_factories().emplace(name, std::move(factory)).second)
+  if (name == "synthetic" || name == "text" || !dataset_factories().emplace(name, std::move(factory)).second)
     fail("register_dataset(\"{}\", ...): a data set of this name exists already; choose another name", name);
 }
 
@@ -67,7 +67,7 @@ std::unique_ptr<Dataset> open_dataset(const std::string& name, const std::string
     if (data->name().empty()) data->set_name(name);
     return data;
   }
-  std::vector<std::string> names{"synthetic"};
+  std::vector<std::string> names{"synthetic", "text"};
   for (const auto& [known, factory] : dataset_factories()) names.push_back(known);
   fail("there is no data set '{}'{}; there are {}", name, did_you_mean(name, names), quoted_list(names));
 }

@@ -20,6 +20,7 @@ class Subset final : public Dataset {
   Shape sample() const override { return whole_->sample(); }
   Index size() const override { return static_cast<Index>(samples_.size()); }
   Index classes() const override { return whole_->classes(); }
+  Index vocabulary() const override { return whole_->vocabulary(); }
   Shape target() const override { return whole_->target(); }
   void hold(std::span<const Index> samples, const Box& box) override { whole_->hold(of_whole(samples), box); }
   void hold_targets(std::span<const Index> samples, const Box& box) override {

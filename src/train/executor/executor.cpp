@@ -54,7 +54,7 @@ Executor::Executor(RunContext context)
     return Tensor(DType::f64, "F", Box(Shape{{'F', count}}), staging_, MemoryClass::workspace);
   };
   step_number_ = in_staging(1);
-  read_numbers_ = in_staging(mark_place() + 1);
+  read_numbers_ = in_staging(squares_place() + 1);
   if (plan_.grids.size() > 1) stages_ = std::make_unique<StageExchange>(context_, rank_.stream);
   const auto runner = [&](const std::vector<LayerPlan>& layers, int replica) {
     return layers.empty() ? nullptr : std::make_unique<LayerRunner>(context_, rank_, layers, replica);
@@ -152,7 +152,7 @@ void Executor::compute_gradients(const Reader& read, double rate) {
   for (const StepOp& op : program_.first_ops()) run_op({}, op, read, rate);
   for (std::size_t i = 0; i < first_update_; ++i) run_action(i, read, rate);
   if (first_update_ < actions() && context_.guard != nullptr && inspector_ == nullptr)
-    update_->mark_not_finite(numbers(mark_place(), 1));
+    update_->add_squares(numbers(squares_place(), 1));
   if (arrives(0) && ahead_->sends()) ahead_->arrival.join();
   results_.device().copy(results_.data(), read_numbers_.data(), static_cast<std::size_t>(read_numbers_.bytes()),
                          rank_.stream);
@@ -183,8 +183,12 @@ bool Executor::may_update(const Action& before) {
   if (before.kind == Action::Kind::step || (guard == nullptr && inspector_ == nullptr)) return true;
   if (inspector_ == nullptr) {
     read_results();
-    const auto verdict = guard->decide(std::isfinite(result_.loss), finite_);
-    if (verdict == StepGuard::Verdict::update) return true;
+    const auto verdict = guard->decide(std::isfinite(result_.loss), squares_);
+    result_.gradient_norm = guard->norm();
+    if (verdict == StepGuard::Verdict::update) {
+      if (guard->clip() < 1) update_->scale(guard->clip());
+      return true;
+    }
     failed_ = verdict == StepGuard::Verdict::fail;
     if (guard->may_skip()) update_->restore_statistics();
   }
@@ -216,8 +220,9 @@ void Executor::start_step(Index step) {
 
 /// Prepares the device for a step, and for one that the guard may skip.
 void Executor::start_gradients() {
-  results_ = Tensor(DType::f64, "F", Box(Shape{{'F', mark_place() + 2}}), context_.allocator, MemoryClass::workspace);
-  from_host(step_number_, numbers(mark_place() + 1, 1), rank_.stream);
+  results_ =
+      Tensor(DType::f64, "F", Box(Shape{{'F', squares_place() + 2}}), context_.allocator, MemoryClass::workspace);
+  from_host(step_number_, numbers(squares_place() + 1, 1), rank_.stream);
   if (context_.guard == nullptr || !plan_.workload.training) return;
   if (context_.guard->may_skip() && inspector_ == nullptr) update_->keep_statistics();
   const double scale = context_.guard->scale();
@@ -238,7 +243,7 @@ Microbatch Executor::begin(int microbatch) const {
   m.gradients.resize(layers);
   m.dy.resize(layers);
   m.result = numbers(2 * Index{microbatch}, 2);
-  m.step = numbers(mark_place() + 1, 1);
+  m.step = numbers(squares_place() + 1, 1);
   return m;
 }
 
@@ -294,9 +299,9 @@ void Executor::run_op(const Action& action, const StepOp& op, const Reader& read
       for (auto& each : microbatches_) StageExchange::finish_outputs(each);
       return;
     case share_loss: {
-      const bool skipped = result_.skipped;
-      result_ = stages_->share(result_);
-      result_.skipped = skipped;
+      const StepResult shared = stages_->share(result_);
+      result_.loss = shared.loss;
+      result_.accuracy = shared.accuracy;
       return;
     }
     default: return run_layer_op(action, op);
@@ -342,7 +347,7 @@ void Executor::read_results() {
                                        : std::numeric_limits<double>::quiet_NaN()) *
                         share(j);
   }
-  finite_ = numbers[mark_place()] == 0;
+  squares_ = numbers[squares_place()];
   results_ = {};
 }
 

@@ -110,7 +110,7 @@ class Executor {
   void free_previous(int microbatch);
   double share(int microbatch) const;
   Tensor numbers(Index first, Index count) const;
-  Index mark_place() const { return 2 * Index{plan_.microbatches}; }
+  Index squares_place() const { return 2 * Index{plan_.microbatches}; }
   void read_results();
   void read_times();
 
@@ -133,7 +133,7 @@ class Executor {
   std::vector<Tensor> traveling_;       // on the CPU: what the present step copies to the device
   std::vector<int> losses_;             // the microbatches whose loss this rank has computed in this step, in order
   StepResult result_;
-  bool finite_ = true;  // whether the gradients are finite at which this rank has looked
+  double squares_ = 0;  // the sum of the squares of this rank's part of the gradients
   Index step_ = 0, launched_ = 0;
   std::unique_ptr<CapturedStep> captured_;  // null if no step was captured
   Allocator::State start_;                  // of the allocator, when the last step started

@@ -15,9 +15,13 @@ const TransferPlan& StageExchange::transfer(const StageBoundary& boundary, bool 
   return found->second;
 }
 
-Tensor StageExchange::allocate(const Layout& layout) const {
-  return {context_.plan.workload.dtype, layout.shape().names(),   layout.owned(context_.grid.rank()),
-          context_.allocator,           MemoryClass::activations, Fill::none};
+Tensor StageExchange::allocate(const LayerPlan& layer, const Layout& layout) const {
+  return {layer.op->output_type(context_.plan.workload.dtype),
+          layout.shape().names(),
+          layout.owned(context_.grid.rank()),
+          context_.allocator,
+          MemoryClass::activations,
+          Fill::none};
 }
 
 Crossing StageExchange::start(const StageBoundary& boundary, bool back, int layer, Tensor tensor) {
@@ -43,7 +47,7 @@ void StageExchange::run(const StepOp& op, int replica, const std::vector<LayerPl
       return;
     }
     case receive_input:
-      m.outputs[i] = allocate(boundary.to);
+      m.outputs[i] = allocate(layers[i], boundary.to);
       m.arriving.push_back(start(boundary, false, op.layer, m.outputs[i]));
       return;
     case send_gradient:
@@ -51,7 +55,7 @@ void StageExchange::run(const StepOp& op, int replica, const std::vector<LayerPl
       m.gradients[i] = {};
       return;
     case receive_gradient:
-      m.arriving_gradients.push_back(start(boundary, true, op.layer, allocate(boundary.from)));
+      m.arriving_gradients.push_back(start(boundary, true, op.layer, allocate(layers[i], boundary.from)));
       return;
     default: broken(fmt::format("the operation {} is not a transfer between stages", name(op.kind)));
   }

@@ -32,7 +32,7 @@ class StageExchange {
  private:
   const TransferPlan& transfer(const StageBoundary& boundary, bool back);
   Crossing start(const StageBoundary& boundary, bool back, int layer, Tensor tensor);
-  Tensor allocate(const Layout& layout) const;
+  Tensor allocate(const LayerPlan& layer, const Layout& layout) const;
 
   const RunContext& context_;
   Stream stream_;

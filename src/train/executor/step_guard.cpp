@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 namespace partita {
 
@@ -14,15 +16,21 @@ constexpr Index good_steps_to_double = 500;
 }  // namespace
 
 StepGuard::StepGuard(const TrainerOptions& options, Communicator& world)
-    : world_(world), on_nan_(options.on_nan), scales_(options.dtype == DType::f16), asked_(options.requests) {
+    : world_(world),
+      on_nan_(options.on_nan),
+      scales_(options.dtype == DType::f16),
+      clip_norm_(options.optimizer.clip_norm),
+      asked_(options.requests) {
   if (scales_) state_.scale = first_scale;
 }
 
-StepGuard::Verdict StepGuard::decide(bool finite_loss, bool finite_gradients) {
+StepGuard::Verdict StepGuard::decide(bool finite_loss, double squares) {
   const Requests mine = asked_ ? asked_() : Requests{};
-  std::array<double, 4> any{finite_loss ? 0.0 : 1.0, finite_gradients ? 0.0 : 1.0, mine.save ? 1.0 : 0.0,
-                            mine.stop ? 1.0 : 0.0};
-  world_.all_reduce(any.data(), any.size(), DType::f64, ReduceOp::max, {}).wait();
+  const bool finite = std::isfinite(squares);
+  std::array<double, 5> any{finite_loss ? 0.0 : 1.0, finite ? 0.0 : 1.0, mine.save ? 1.0 : 0.0, mine.stop ? 1.0 : 0.0,
+                            finite ? squares : 0};
+  world_.all_reduce(any.data(), any.size(), DType::f64, ReduceOp::sum, {}).wait();
+  norm_ = any[1] > 0 ? std::numeric_limits<double>::quiet_NaN() : std::sqrt(any[4]);
   requests_.save = requests_.save || any[2] > 0;
   requests_.stop = requests_.stop || any[3] > 0;
   if (any[0] == 0 && any[1] == 0) {

@@ -19,8 +19,13 @@ class StepGuard {
   /// @pre `world` outlives the guard.
   StepGuard(const TrainerOptions& options, Communicator& world);
 
-  /// Returns what to do after this rank's part of a step. Collective: every rank of the world calls it.
-  Verdict decide(bool finite_loss, bool finite_gradients);
+  /// Returns what to do after this rank's part of a step. `squares` is the sum of the squares of its part of the
+  /// gradients. Collective: every rank of the world calls it.
+  Verdict decide(bool finite_loss, double squares);
+  /// The norm of the gradients of the last step over all weights.
+  double norm() const { return norm_; }
+  /// What the gradients of the last step are multiplied with, so that their norm is at most Optimizer::clip_norm.
+  double clip() const { return clip_norm_ > 0 && norm_ > clip_norm_ ? clip_norm_ / norm_ : 1; }
   /// Returns the smallest number of all ranks. Collective. Not counted as traffic.
   int least(int mine);
   /// True if decide() may return `skip`. Then a step must be able to undo what its forward changed.
@@ -49,6 +54,7 @@ class StepGuard {
   Communicator& world_;
   OnNan on_nan_;
   bool scales_;
+  double clip_norm_, norm_ = 0;
   std::function<Requests()> asked_;
   State state_;
   Requests requests_;

@@ -9,9 +9,10 @@ namespace partita {
 
 namespace {
 
-/// The part of `count` elements that this rank of a group looks at.
-Interval balanced_part(Index count, const Communicator& group) {
-  return {count * group.rank() / group.size(), count * (group.rank() + 1) / group.size()};
+/// Part `number` of `parts` of an interval.
+Interval balanced_part(Interval whole, Index number, Index parts) {
+  const Index count = whole.extent();
+  return {whole.lo + count * number / parts, whole.lo + count * (number + 1) / parts};
 }
 
 }  // namespace
@@ -93,16 +94,24 @@ void WeightUpdate::each_statistic(Visit&& visit) {
   for (std::size_t i = 0; i < plan_.layers.size(); ++i) each_statistic(static_cast<int>(i), visit);
 }
 
-void WeightUpdate::mark_not_finite(const Tensor& mark) const {
+void WeightUpdate::add_squares(const Tensor& squares) const {
+  const Grid& grid = grid_.grid();
   for (std::size_t b = 0; b < sums_.size(); ++b) {
     const Tensor& sum = sums_[b];
     if (!sum || sum.volume() == 0) continue;
     const auto& bucket = plan_.buckets[b];
-    const bool equal = !plan_.sharded_optimizer && bucket.axes != 0;
-    Interval mine{0, sum.volume()};
-    if (equal) mine = balanced_part(sum.volume(), grid_.along(bucket.axes));
-    backend_.mark_not_finite(Tensor::view(sum, mine.lo, "F", Box(Shape{{'F', mine.extent()}})), mark, stream_);
+    const AxisSet copies = grid.all() & ~bucket.sharding & ~(plan_.sharded_optimizer ? bucket.axes : 0);
+    const std::vector<int> equal = grid.group(grid_.rank(), copies);
+    const Index me = std::find(equal.begin(), equal.end(), grid_.rank()) - equal.begin();
+    Interval mine = balanced_part({0, sum.volume()}, me, std::ssize(equal));
+    if (replica_pair_ != nullptr) mine = balanced_part(mine, replica_pair_->rank(), replica_pair_->size());
+    backend_.add_squares(Tensor::view(sum, mine.lo, "F", Box(Shape{{'F', mine.extent()}})), squares, stream_);
   }
+}
+
+void WeightUpdate::scale(double factor) const {
+  for (const Tensor& sum : sums_)
+    if (sum && sum.volume() > 0) backend_.axpby(factor, sum, 0, sum, stream_);
 }
 
 void WeightUpdate::show_sums(Inspector& inspector) const {

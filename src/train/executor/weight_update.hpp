@@ -38,9 +38,11 @@ class WeightUpdate {
   void clear_statistics(int layer);
   /// Multiplies the gradients by 1/scale, in the master dtype, before they are summed. `scale` is a power of two.
   void unscale(double scale) { unscale_ = 1 / scale; }
-  /// After the sums: sets the f64 number `mark` to 1 if this rank's part of them is not finite. Of equal sums, each
-  /// rank looks at another part.
-  void mark_not_finite(const Tensor& mark) const;
+  /// After the sums: adds the squares of this rank's part of them to the f64 number `squares`. Of equal sums, each rank
+  /// takes another part, so that all ranks of all stages together add each square once.
+  void add_squares(const Tensor& squares) const;
+  /// Multiplies all sums.
+  void scale(double factor) const;
   /// Shows the sums to an inspector.
   void show_sums(Inspector& inspector) const;
   /// The sums, and the statistics that were kept: what the updates read besides parameters.

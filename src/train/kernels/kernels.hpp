@@ -19,6 +19,13 @@ std::unique_ptr<Kernel> make_concatenate_kernel(const LayerPlan& layer, int rank
 std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_linear_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_place_linear_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_place_norm_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_embedding_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_places_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_positions_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_gated_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_rotary_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_attention_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_cross_entropy_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_dice_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_difference_kernel(const LayerPlan& layer, int rank);

@@ -31,21 +31,56 @@ class LossKernel : public Kernel {
   double count_;
 };
 
-/// loss = sum over ranks of the cross-entropies of their positions / number of all positions
+/// loss = sum over ranks of the cross-entropies of their positions / number of all positions. Where ranks hold some of
+/// the channels, they exchange the largest entry of each row, and its sums.
 class CrossEntropyKernel final : public LossKernel {
  public:
-  using LossKernel::LossKernel;
+  CrossEntropyKernel(const LayerPlan& layer, int rank) : LossKernel(layer) {
+    const Layout& x = layer->at.x[0];
+    classes_ = x.shape()['C'];
+    channels_ = x.sharding('C');
+    first_ = x.grid().group(rank, channels_).front() == rank;
+  }
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& /*y*/) const override {
-    state<State>(call).x = x[0];
-    call.rank.backend.cross_entropy_forward(x[0], call.target, count_, call.result, call.rank.stream);
+    auto& saved = state<Rows>(call);
+    const Index rows = call.target.volume();
+    saved.x = x[0];
+    saved.numbers = x[0].beside(DType::f64, "F", Box(Shape{{'F', 4 * rows}}), MemoryClass::activations);
+    auto& backend = call.rank.backend;
+    const Stream stream = call.rank.stream;
+    backend.cross_entropy_maxima(x[0], saved.numbers, stream);
+    over_channels(call, "largest scores", saved.numbers, {0, rows}, ReduceOp::max);
+    backend.cross_entropy_sums(x[0], call.target, classes_, saved.numbers, stream);
+    over_channels(call, "sums of scores", saved.numbers, {rows, 4 * rows}, ReduceOp::sum);
+    if (first_) backend.cross_entropy_loss(saved.numbers, count_, call.result, stream);
     sum_over_ranks(call);
   }
 
   void backward_data(const KernelCall& call, const Tensor& /*dy*/, std::span<const Tensor> dx) const override {
-    call.rank.backend.cross_entropy_backward(state<State>(call).x, call.target, call.share / count_, dx[0],
+    const auto& saved = state<Rows>(call);
+    call.rank.backend.cross_entropy_backward(saved.x, call.target, saved.numbers, call.share / count_, dx[0],
                                              call.rank.stream);
   }
+
+ private:
+  struct Rows final : State {
+    Tensor numbers;  // four for each row
+  };
+
+  void over_channels(const KernelCall& call, const char* role, const Tensor& numbers, Interval part,
+                     ReduceOp op) const {
+    if (channels_ == 0 || part.extent() == 0) return;
+    call.label(role);
+    const Tensor some = Tensor::view(numbers, part.lo, "F", Box(Shape{{'F', part.extent()}}));
+    call.grid.along(channels_)
+        .all_reduce(some.data(), some.volume(), DType::f64, op, call.rank.stream)
+        .wait(call.rank.stream);
+  }
+
+  Index classes_ = 1;
+  AxisSet channels_ = 0;  // axes that shard the channels
+  bool first_ = true;     // of the ranks that hold channels of the same rows
 };
 
 /// loss = sum over samples and channels of (1 - (2 common + 1)/(both + 1)) / (samples * channels)
@@ -109,8 +144,8 @@ class DifferenceKernel final : public LossKernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_cross_entropy_kernel(const LayerPlan& layer, int) {
-  return std::make_unique<CrossEntropyKernel>(layer);
+std::unique_ptr<Kernel> make_cross_entropy_kernel(const LayerPlan& layer, int rank) {
+  return std::make_unique<CrossEntropyKernel>(layer, rank);
 }
 std::unique_ptr<Kernel> make_dice_kernel(const LayerPlan& layer, int rank) {
   return std::make_unique<DiceKernel>(layer, rank);

@@ -102,13 +102,14 @@ class Alone {
         executor_(
             {plan_, grid_, grid_, *world_, *control_, nullptr, backend, parameters_, counter_, allocator_, 1, true}) {
     const Shape images = plan_.layers.front()->shape;
+    const DType type = plan_.layers.front().op->output_type(plan_.workload.dtype);
     const Target target = executor_.target();
-    batch_ = {Tensor(plan_.workload.dtype, images.names(), executor_.images(), allocator_, MemoryClass::activations),
+    batch_ = {Tensor(type, images.names(), executor_.images(), allocator_, MemoryClass::activations),
               Tensor(target.labels ? DType::i32 : plan_.workload.dtype, target.shape.names(), executor_.target_box(),
                      allocator_, MemoryClass::activations)};
     if (batch_.images.volume() == 0) return;
-    const Tensor drawn(plan_.workload.dtype, images.names(), executor_.images());
-    fill(drawn, images, [](Index i) { return Random(1, 1).normal(i); });
+    const Tensor drawn(type, images.names(), executor_.images());  // tokens are 0
+    if (type != DType::i32) fill(drawn, images, [](Index i) { return Random(1, 1).normal(i); });
     from_host(drawn, batch_.images, allocator_->stream());
   }
 

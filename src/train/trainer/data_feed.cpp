@@ -36,7 +36,8 @@ Batch DataFeed::empty_batch(const Executor& executor, int microbatch, Fill fill)
     return Tensor(dtype, shape.names(), box, allocator_, MemoryClass::activations, fill);
   };
   const Target target = executor.target(microbatch);
-  return {made(executor.plan().layers.front()->shape, executor.images(microbatch), options_.dtype),
+  const LayerPlan& input = executor.plan().layers.front();
+  return {made(input->shape, executor.images(microbatch), input.op->output_type(options_.dtype)),
           made(target.shape, executor.target_box(microbatch), target.labels ? DType::i32 : options_.dtype)};
 }
 
@@ -72,7 +73,7 @@ Batch DataFeed::Step::read_now(int microbatch) const {
     read_augmented(data_, samples[n], image, augmentation_, feed_.options_.seed, epoch_, values);
   };
   const auto which = [&](Index n) { return fmt::format("data set '{}': {}", data_.name(), name_of(n)); };
-  if (feed_.options_.dtype == DType::f32)
+  if (batch.images.dtype() == DType::f32)
     write_samples<float>(batch.images, read_image, which);
   else
     write_samples<double>(batch.images, read_image, which);

@@ -22,7 +22,7 @@ namespace {
 Index batch_bytes(const Plan& plan, int rank) {
   const auto& loss = plan.layers_of(0).back();
   const DType dtype = plan.workload.dtype;
-  return image_box(plan, 0, rank).volume() * size_of(dtype) +
+  return image_box(plan, 0, rank).volume() * size_of(plan.layers.front().op->output_type(dtype)) +
          target_box(plan, 0, rank).volume() *
              size_of(loss.op->target(loss->input_shapes[0]).labels ? DType::i32 : dtype);
 }

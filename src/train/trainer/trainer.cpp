@@ -277,10 +277,11 @@ void Trainer::check(const LocalBatch& batch, bool training) const {
   if (batch.samples < 1) fail("the batch has no samples; Trainer::make_batch makes one");
   const Executor& executor = *plans_->of(batch.samples, training).executor;
   const auto count = static_cast<std::size_t>(executor.plan().microbatches);
+  const LayerPlan& input = executor.plan().layers.front();
   bool good = batch.images.size() == count && batch.targets.size() == count;
   for (std::size_t j = 0; good && j < count; ++j) {
     const auto m = static_cast<int>(j);
-    good = fits(batch.images[j], executor.images(m), options_.dtype) &&
+    good = fits(batch.images[j], executor.images(m), input.op->output_type(options_.dtype)) &&
            fits(batch.targets[j], executor.target_box(m), executor.target(m).labels ? DType::i32 : options_.dtype);
   }
   if (!good)

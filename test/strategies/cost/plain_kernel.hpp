@@ -21,6 +21,10 @@ struct PlainKernel {
     return dynamic_cast<const ConvOperator*>(layer.op.get()) != nullptr ||
            dynamic_cast<const ConvTransposeOperator*>(layer.op.get()) != nullptr;
   }
+  template <class Op>
+  static bool is_a(const LayerPlan& layer) {
+    return dynamic_cast<const Op*>(layer.op.get()) != nullptr;
+  }
   static bool is_pool(const LayerPlan& layer) { return dynamic_cast<const PoolOperator*>(layer.op.get()) != nullptr; }
   static bool is_product(const LayerPlan& layer) { return !layer->at.products.empty(); }
   static bool is_per_place(const LayerPlan& layer) {
@@ -31,10 +35,18 @@ struct PlainKernel {
 
   /// A kernel's launch and its operations, or its bytes if these take longer.
   double seconds(const LayerPlan& layer, int rank, bool backward) const {
-    if (backward ? layer.forwards_gradient : layer.computed_by_producer) return 0;
+    if (backward ? layer.forwards_gradient && !layer.trains() : layer.computed_by_producer) return 0;
     double x = 0, w = 0, y = volume(layer->at.y, rank);
     for (const auto& each : layer->at.x) x += volume(each, rank);
     for (const auto& each : layer->at.w) w += volume(each, rank);
+    if (is_a<EmbeddingOperator>(layer)) {
+      // tokens have 4 bytes; read them, the rows that they name, and write y; read them and dy, and write the table
+      x *= 4 / static_cast<double>(size_of(plan.workload.dtype));
+      y *= backward ? 1 : 2;
+      w *= backward ? 1 : 0;
+    } else if (is_a<PlaceNormOperator>(layer) || is_a<GatedOperator>(layer)) {
+      x *= backward ? 2 : 1;  // read x and dy, and write dx
+    }
     if (is_norm(layer) && (plan.workload.training || is_group_norm(layer))) {
       // read x, then read x and write y; read x and dy, then read x and dy and write dx
       x *= backward ? 3 : 2;
@@ -44,18 +56,20 @@ struct PlainKernel {
       y *= 2;  // dy, and y or the x that it was computed from
     }
     const double operations = flops(layer, rank);
-    auto found = machine.efficiency.find(is_product(layer) || is_per_place(layer) ? KernelKind::product
-                                         : is_conv(layer)                         ? KernelKind::conv
-                                                                                  : KernelKind::others);
+    const bool attends = is_a<AttentionOperator>(layer);
+    auto found = machine.efficiency.find(is_product(layer) || is_per_place(layer) || attends ? KernelKind::product
+                                         : is_conv(layer)                                    ? KernelKind::conv
+                                                                                             : KernelKind::others);
     if (found == machine.efficiency.end()) found = machine.efficiency.find(KernelKind::others);
     double share = 1;
     if (found != machine.efficiency.end()) {
       share = found->second.curve.at(operations);
-      if (contracts(layer)) share *= std::min(1., narrowest(layer, rank) / found->second.width.value);
+      if (contracts(layer) || attends) share *= std::min(1., narrowest(layer, rank) / found->second.width.value);
     }
     const double bytes = (x + w + y) * static_cast<double>(size_of(plan.workload.dtype));
-    return machine.kernel.value +
-           std::max(operations / (machine.arithmetic.value * share), bytes / machine.memory_bandwidth.value);
+    return (attends && backward ? 2.5 : 1) *
+           (machine.kernel.value +
+            std::max(operations / (machine.arithmetic.value * share), bytes / machine.memory_bandwidth.value));
   }
 
   static bool is_group_norm(const LayerPlan& layer) {
@@ -68,7 +82,11 @@ struct PlainKernel {
   /// The smallest side of the blocks that a rank multiplies. A convolution multiplies its filters by the windows of x.
   static double narrowest(const LayerPlan& layer, int rank) {
     double sides[3];
-    if (is_product(layer)) {
+    if (const auto* op = dynamic_cast<const AttentionOperator*>(layer.op.get())) {
+      const HeadGroups heads = op->heads(layer->input_shapes[0]);
+      sides[0] = sides[1] = static_cast<double>(layer->input_shapes[0]['L']);
+      sides[2] = static_cast<double>(heads.dim);
+    } else if (is_product(layer)) {
       const ProductPlan& p = layer->at.products[0];
       const double a = volume(p.a_used, rank), b = volume(p.b_used, rank), c = volume(p.c_made, rank);
       sides[0] = std::sqrt(a * c / b);

@@ -91,6 +91,8 @@ class PlainPrice {
 
     const Plan& plan() const { return price.plan_; }
     double element() const { return static_cast<double>(size_of(plan().workload.dtype)); }
+    /// The bytes of an element of another layer's output, or of this one's.
+    double element_of(const LayerPlan& other) const { return other.op->integers() ? 4 : element(); }
     double master() const { return static_cast<double>(size_of(master_dtype(plan().workload.dtype))); }
 
     double kernel_seconds(bool backward) const {
@@ -101,7 +103,7 @@ class PlainPrice {
 
     double forward_pass() const {
       double seconds = forward();
-      for (const auto& boundary : layer.sends_to_stages) seconds += steps(boundary.complete_sums);
+      for (const auto& boundary : layer.sends_to_stages) seconds += steps(boundary.complete_sums, element_of(layer));
       return seconds;
     }
     double data_pass() const {
@@ -115,12 +117,14 @@ class PlainPrice {
     double forward() const {
       const double compute = layer.inputs.empty() ? 0 : kernel_seconds(false);
       double seconds = compute;
-      for (const auto& input : layer->redistribute_input) seconds += steps(input);
+      for (std::size_t i = 0; i < layer->redistribute_input.size(); ++i)
+        seconds += steps(layer->redistribute_input[i], element_of(plan().layers[layer.inputs[i]]));
       if (layer->at.x_halo) {
         const bool ahead = dynamic_cast<const ConvOperator*>(layer.op.get()) != nullptr || PlainKernel::is_pool(layer);
         seconds += exposed(halo(*layer->at.x_halo, false), ahead ? compute : 0);
       }
-      return seconds + collectives(Collective::When::forward) + product(0) + steps(layer->redistribute_output);
+      return seconds + collectives(Collective::When::forward) + product(0) +
+             steps(layer->redistribute_output, element_of(layer));
     }
 
     bool contracts() const { return PlainKernel::contracts(layer); }
@@ -132,7 +136,7 @@ class PlainPrice {
     double backward_data() const {
       const bool dx = layer.needs_any_dx();
       const double data = dx || (layer.trains() && !contracts()) ? kernel_seconds(true) : 0;
-      double seconds = data + steps(layer->redistribute_dy);
+      double seconds = data + steps(layer->redistribute_dy, element());
       if (dx && layer->at.dy_halo)
         seconds += exposed(halo(*layer->at.dy_halo, false), price.in_halves() ? 0 : filter_seconds());
       else if (dx && layer->at.x_halo)
@@ -140,7 +144,7 @@ class PlainPrice {
       seconds += collectives(Collective::When::backward);
       if (dx) seconds += product(1);
       for (std::size_t i = 0; i < layer->redistribute_dx.size(); ++i)
-        if (layer->needs_dx[i]) seconds += steps(layer->redistribute_dx[i]);
+        if (layer->needs_dx[i]) seconds += steps(layer->redistribute_dx[i], element());
       return seconds;
     }
 
@@ -149,16 +153,17 @@ class PlainPrice {
     }
 
     /// Redistributions, one after the other.
-    double steps(const LayerPlan::Steps& steps) const {
+    double steps(const LayerPlan::Steps& steps, double element) const {
       double seconds = 0;
       for (const auto& step : steps) {
         if (step.verb == Verb::exchange)
-          seconds +=
-              exchange([&](int each) { return messages(plan_transfer(step.from, step.to, each), false); }).seconds;
+          seconds += exchange([&](int each) {
+                       return messages(plan_transfer(step.from, step.to, each), false, element);
+                     }).seconds;
         else if (step.verb != Verb::none)  // the full vector: what is summed, or what is gathered
           seconds +=
               collective(step.verb, step.axes,
-                         PlainKernel::volume(step.verb == Verb::all_gather ? step.to : step.from, rank) * element())
+                         PlainKernel::volume(step.verb == Verb::all_gather ? step.to : step.from, rank) * element)
                   .seconds;
       }
       return seconds;
@@ -176,15 +181,15 @@ class PlainPrice {
       }
     };
 
-    Messages messages(const TransferPlan& transfers, bool back) const {
+    static Messages messages(const TransferPlan& transfers, bool back, double element) {
       Messages all;
-      all.add(transfers, back, element());
+      all.add(transfers, back, element);
       return all;
     }
 
     /// The boxes that a rank sends, or with `back` those that it has received and whose gradients go back.
     Exchange halo(const Halo& halo, bool back) const {
-      return exchange([&](int each) { return messages(halo.transfer(each), back); });
+      return exchange([&](int each) { return messages(halo.transfer(each), back, element()); });
     }
 
     int level_between(int one, int other) const {
@@ -258,7 +263,8 @@ class PlainPrice {
           for (const Interval slab : product.slabs(product.c)) messages.add(product.sum(each, slab), true, element());
         return messages;
       };
-      return exchange(of, static_cast<double>(product.panels.size())).seconds + steps(product.redistribute_c);
+      return exchange(of, static_cast<double>(product.panels.size())).seconds +
+             steps(product.redistribute_c, element());
     }
 
     double collectives(Collective::When when) const {

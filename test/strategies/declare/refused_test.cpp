@@ -36,6 +36,22 @@ Model zoo() {
   return m;
 }
 
+/// The same for layers of sequences.
+Model of_sequences() {
+  Model m("sequences");
+  Value t = m.input("tokens", {.length = 8, .tokens = true});
+  t = m.embedding("embedding", t, {.vocabulary = 8, .features = 12});
+  t = m.positions("positions", t);
+  t = m.layer_norm("layer_norm", t, {.per_place = true});
+  t = m.rms_norm("rms_norm", t);
+  t = m.linear("wide", t, {.features = 24, .per_place = true});
+  t = m.rotary("rotary", t, {.heads = 2});
+  t = m.attention("attention", t, {.heads = 2});
+  t = m.gated("gated", t);
+  m.softmax_cross_entropy("loss", t);
+  return m;
+}
+
 Model ending_in(bool dice) {
   Model m("loss");
   const Value t = m.input("input", {.channels = 2, .spatial = {8, 8}});
@@ -181,9 +197,6 @@ void add_weights_and_losses(Refused& expected) {
       "weights \"C@a\": scale and shift always have the layout of its input's channels, \"C\"; omit `weights`");
   add(expected, "group_norm", "group_norm", "weights C@a",
       "weights \"C@a\" are sharded over (a); this layer needs its weights whole on every rank");
-  add(expected, "softmax_cross_entropy", "softmax_cross_entropy", "input C@a",
-      "input \"N C@a\" shards dimension C over (a); this layer needs all channels of a sample on one rank: leave C "
-      "whole");
 }
 
 }  // namespace
@@ -196,6 +209,27 @@ TEST(Refused, OfEveryKindOfLayer) {
   add_products(expected);
   add_weights_and_losses(expected);
   expect_refused(zoo(), expected);
+}
+
+TEST(Refused, OfLayersOfSequences) {
+  Refused found = refused_of(of_sequences()), expected;
+  std::erase_if(found, [](const auto& each) { return each.first.starts_with("wide"); });  // as "per_place" above
+  for (const char* layer :
+       {"tokens", "positions", "layer_norm", "rms_norm", "rotary", "attention", "gated", "embedding"})
+    add(expected, layer, layer == std::string_view("tokens") ? "input" : layer, "output sum@a",
+        "output \"N C L sum@a\" asks for a pending sum over (a), which this layer cannot produce");
+  add(expected, "loss", "softmax_cross_entropy", "output sum@a",
+      "output \"N sum@a\" asks for a pending sum over (a), which this layer cannot produce");
+  for (const char* layer : {"layer_norm", "rms_norm"})
+    add(expected, layer, layer, "weights C@a",
+        "weights \"C@a\" are sharded over (a); this layer needs its weights whole on every rank");
+  for (const char* weights : {"C@a L", "C L@a"})
+    add(expected, "positions", "positions", fmt::format("weights {}@a", weights[1] == '@' ? 'C' : 'L'),
+        fmt::format("weights \"{}\" are not cut as the output \"N C L\"; leave them out: they follow it", weights));
+  add(expected, "embedding", "embedding", "weights C@a",
+      "weights \"V C@a\" cut dimension C over (a), but the output is cut over (); cut both alike");
+  for (const auto& [what, message] : found) EXPECT_EQ(message, expected[what]) << what;
+  for (const auto& [what, message] : expected) EXPECT_TRUE(found.contains(what)) << what << " is not refused";
 }
 
 TEST(Refused, OfTheOtherLosses) {

@@ -259,7 +259,6 @@ TEST(Bind, LayoutsInWhichALayerCannotRun) {
   expect_refused({{"bn1", {.weights = "C@y"}}},
                  {"layer 'bn1' (batch_norm)", "scale and shift always have the layout of its input's channels"});
   EXPECT_NO_THROW(Bound("y=2", nullptr, {{"bn1", {.output = "C@y", .weights = "C@y"}}}));
-  expect_refused({{"loss", {.input = "N@data C@y"}}}, {"layer 'loss'", "input", "dimension C over (y)"});
   expect_refused({{"fc1", {.weights = "F sum@y"}}}, {"layer 'fc1' (linear)", "only an output may be a pending sum"});
   expect_refused({{"fc1", {.input = "N sum@y"}}}, {"layer 'fc1'", "input", "only an output may be a pending sum"});
   expect_refused({{"relu1", {.weights = "F@y"}}}, {"layer 'relu1'", "the layer has no weights"});
@@ -356,6 +355,61 @@ TEST(Bind, PlacesBesideColumnsAndRowsScatterAndGather) {
   EXPECT_EQ(verbs({narrow->redistribute_output}), "reduce_scatter");
   EXPECT_EQ(verbs({narrow->redistribute_dy}), "all_gather");
   EXPECT_EQ(verbs({wide->redistribute_dx[0]}), "reduce_scatter");
+}
+
+/// What rank 0 of four sends in a step of a transformer of two blocks, by role and verb: how often, and how many bytes.
+std::map<std::string, Traffic> sent_by_transformer(const std::string& between) {
+  const Model m =
+      builtin_model("gpt", {.transformer = {.layers = 2, .hidden = 16, .heads = 4, .sequence = 8, .vocabulary = 64}});
+  Strategy s("t=4");
+  s.layer("*", {.output = between}).layer("embedding", {.output = between, .weights = "V@t"});
+  for (const char* cut : {"*_qkv", "*_attention", "*_up", "*_gelu", "scores"}) s.layer(cut, {.output = "C@t"});
+  std::map<std::string, Traffic> sent;
+  const Plan plan = bind(m, s, {.batch = 2, .dtype = DType::f32, .optimizer = {}});
+  for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer)
+    for (const auto& item : layer_traffic(plan, layer, 0)) {
+      if (item.role == "dw") continue;  // sums of gradients
+      Traffic& all = sent[fmt::format("{} {}", item.role, name(item.verb))];
+      all.messages += item.traffic.messages;
+      all.bytes += item.traffic.bytes;
+    }
+  return sent;
+}
+
+// Two pairs of linear layers in each block, the embedding, and the scores: one sum for each, in either direction.
+TEST(Bind, ATransformerSumsOncePerPairOfLayers) {
+  constexpr Index activations = 2 * 8 * 16 * 4, rows = 2 * 8 * 8;  // bytes of x[N C L], and of one f64 for each row
+  const std::map<std::string, Traffic> columns_rows{{"y all_reduce", {5, 5 * activations}},
+                                                    {"dx all_reduce", {5, 5 * activations}},
+                                                    {"largest scores all_reduce", {1, rows}},
+                                                    {"sums of scores all_reduce", {1, 3 * rows}},
+                                                    {"loss all_reduce", {1, 2 * 8}}};
+  EXPECT_EQ(sent_by_transformer(""), columns_rows);
+  auto places = sent_by_transformer("L@t");
+  EXPECT_EQ(places["y reduce_scatter"], (Traffic{5, 5 * activations}));
+  EXPECT_EQ(places["dy all_gather"], (Traffic{5, 5 * activations}));
+  EXPECT_EQ(places["x all_gather"], (Traffic{6, 5 * activations + 2 * 8 * 4})) << "and the tokens";
+  EXPECT_EQ(places["dx reduce_scatter"], (Traffic{5, 5 * activations}));
+  for (const char* gone : {"y all_reduce", "dx all_reduce"}) EXPECT_FALSE(places.contains(gone)) << gone;
+}
+
+// Places that are cut become groups of heads, and groups become places.
+TEST(Bind, AttentionOverCutPlacesIsTwoAllToAlls) {
+  Model m("attention");
+  Value t = m.linear("qkv", m.input("in", {.channels = 3, .length = 6}), {.features = 24, .per_place = true});
+  t = m.attention("attention", t, {.heads = 4, .groups = 2});
+  m.softmax_cross_entropy("loss", t);
+  const auto bound = [&](const char* grid) {
+    Strategy s(grid);
+    return bind(m, s.layer("*", {.output = "L@l"}), {.batch = 2, .optimizer = {}}).layer("attention");
+  };
+  const LayerPlan two = bound("l=2");
+  EXPECT_EQ(two->at.x[0].print(), "N C@l L");
+  EXPECT_EQ(two->at.y.print(), "N C@l L");
+  for (const auto& steps :
+       {two->redistribute_input[0], two->redistribute_output, two->redistribute_dy, two->redistribute_dx[0]})
+    EXPECT_EQ(verbs({steps}), "exchange");
+  EXPECT_EQ(bound("l=3")->at.x[0].print(), "N C L") << "two groups cannot be cut in three";
 }
 
 // The weights say over which axis a sum is pending.

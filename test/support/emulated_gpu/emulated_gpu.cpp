@@ -8,6 +8,7 @@
 #include "test/support/emulated_gpu/emulated_gpu.hpp"
 
 #include "partita/base/error.hpp"
+#include "src/backend/gpu/functor_backend/attention.hpp"
 #include "src/backend/gpu/functor_backend/convolution.hpp"
 #include "src/backend/gpu/functor_backend/elementwise.hpp"
 #include "src/backend/gpu/functor_backend/losses.hpp"
@@ -15,6 +16,7 @@
 #include "src/backend/gpu/functor_backend/normalization.hpp"
 #include "src/backend/gpu/functor_backend/pooling.hpp"
 #include "src/backend/gpu/functor_backend/resampling.hpp"
+#include "src/backend/gpu/functor_backend/sequences.hpp"
 #include "src/backend/gpu/functor_backend/updates.hpp"
 
 #include <ucontext.h>

@@ -50,9 +50,11 @@ double derivative_error(const RandomCase& drawn) {
     const Shape& shape = executor.plan().layers[0]->shape;
     const Target target = executor.target();
     const Index classes = executor.plan().layers.back()->input_shapes[0]['C'];
-    const Batch batch{Tensor(DType::f64, shape.names(), executor.images()),
+    const bool tokens = drawn.model.layers()[0].op->integers();
+    const Batch batch{Tensor(tokens ? DType::i32 : DType::f64, shape.names(), executor.images()),
                       Tensor(target.labels ? DType::i32 : DType::f64, target.shape.names(), executor.target_box())};
-    fill(batch.images, shape, [](Index i) { return Random(6, 1).normal(i); });
+    fill(batch.images, shape,
+         [&](Index i) { return tokens ? static_cast<double>(i % vocabulary) : Random(6, 1).normal(i); });
     fill(batch.target, target.shape,
          [&](Index i) { return target.labels ? static_cast<double>(i % classes) : Random(6, 2).normal(i); });
     constexpr double still = 1e-300;  // a learning rate that changes nothing

@@ -34,9 +34,11 @@ std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights 
     executor.keep_outputs(true);
     const Shape& shape = executor.plan().layers[0]->shape;
     const Target target = executor.target();
-    const Batch batch{Tensor(DType::f64, shape.names(), executor.images()),
+    const bool tokens = model.layers()[0].op->integers();
+    const Batch batch{Tensor(tokens ? DType::i32 : DType::f64, shape.names(), executor.images()),
                       Tensor(target.labels ? DType::i32 : DType::f64, target.shape.names(), executor.target_box())};
-    fill(batch.images, shape, [](Index i) { return Random(6, 1).normal(i) + 3; });
+    fill(batch.images, shape,
+         [&](Index i) { return tokens ? static_cast<double>(5 * i % vocabulary) : Random(6, 1).normal(i) + 3; });
     const Index classes = executor.plan().layers.back()->input_shapes[0]['C'];
     fill(batch.target, target.shape,
          [&](Index i) { return target.labels ? static_cast<double>(i % classes) : Random(6, 2).normal(i); });
@@ -84,12 +86,14 @@ TEST(Layers, GroupNormIsItsDefinition) {
   }
 }
 
+constexpr Index length = 5;
+Value begin_sequence(Model& m, Index features) { return m.input("in", {.channels = features, .length = length}); }
+
 TEST(Layers, LinearPerPlaceIsItsDefinition) {
-  constexpr Index length = 4, features = 5;
+  constexpr Index features = 5;
   for (const bool bias : {true, false}) {
     Model m("linear");
-    end(m, m.linear("places", m.input("in", {.channels = channels, .length = length}),
-                    {.features = features, .bias = bias, .per_place = true}));
+    end(m, m.linear("places", begin_sequence(m, channels), {.features = features, .bias = bias, .per_place = true}));
     std::vector<Tensor> weights;
     const auto outputs = outputs_of(m, &weights);
     const Tensor &x = outputs[0], &y = outputs[1];
@@ -100,6 +104,112 @@ TEST(Layers, LinearPerPlaceIsItsDefinition) {
           double sum = bias ? weights[1].at({f}) : 0;
           for (Index c = 0; c < channels; ++c) sum += weights[0].at({f, c}) * x.at({n, c, l});
           EXPECT_NEAR(y.at({n, f, l}), sum, 1e-12);
+        }
+  }
+}
+
+TEST(Layers, NormsPerPlaceAreTheirDefinition) {
+  for (const bool centered : {true, false}) {
+    Model m("norm");
+    const Value in = begin_sequence(m, channels);
+    end(m, centered ? m.layer_norm("norm", in, {.epsilon = 0.01, .per_place = true})
+                    : m.rms_norm("norm", in, {.epsilon = 0.01}));
+    const auto outputs = outputs_of(m);
+    const Tensor &x = outputs[0], &y = outputs[1];
+    for (Index n = 0; n < samples; ++n)
+      for (Index l = 0; l < length; ++l) {
+        double mean = 0, variance = 0;
+        for (Index c = 0; centered && c < channels; ++c) mean += x.at({n, c, l}) / channels;
+        for (Index c = 0; c < channels; ++c) variance += std::pow(x.at({n, c, l}) - mean, 2) / channels;
+        for (Index c = 0; c < channels; ++c) {
+          const double normal = (x.at({n, c, l}) - mean) / std::sqrt(variance + 0.01);
+          const auto i = static_cast<double>(c);
+          EXPECT_NEAR(y.at({n, c, l}), (1 + 0.1 * i) * normal + (centered ? 0.2 * i : 0), 1e-12);
+        }
+      }
+  }
+}
+
+TEST(Layers, EmbeddingTakesTheRowsOfItsTable) {
+  Model m("embedding");
+  const Value tokens = m.input("tokens", {.length = length, .tokens = true});
+  end(m, m.embedding("embedding", tokens, {.vocabulary = vocabulary, .features = 3}));
+  std::vector<Tensor> weights;
+  const auto outputs = outputs_of(m, &weights);
+  for (Index n = 0; n < samples; ++n)
+    for (Index l = 0; l < length; ++l)
+      for (Index c = 0; c < 3; ++c) {
+        const auto token = static_cast<Index>(outputs[0].at({n, 0, l}));
+        EXPECT_EQ(outputs[1].at({n, c, l}), weights[0].at({token, c}));
+      }
+}
+
+TEST(Layers, PositionsAddTheRowOfEachPlace) {
+  Model m("positions");
+  end(m, m.positions("positions", begin_sequence(m, channels)));
+  std::vector<Tensor> weights;
+  const auto outputs = outputs_of(m, &weights);
+  for (Index n = 0; n < samples; ++n)
+    for (Index l = 0; l < length; ++l)
+      for (Index c = 0; c < channels; ++c)
+        EXPECT_NEAR(outputs[1].at({n, c, l}), outputs[0].at({n, c, l}) + weights[0].at({c, l}), 1e-15);
+}
+
+TEST(Layers, GatedMultipliesPairsOfChannels) {
+  Model m("gated");
+  end(m, m.gated("gated", begin_sequence(m, channels)));
+  const auto outputs = outputs_of(m);
+  for (Index n = 0; n < samples; ++n)
+    for (Index l = 0; l < length; ++l)
+      for (Index c = 0; c < channels / 2; ++c) {
+        const double gate = outputs[0].at({n, 2 * c, l});
+        EXPECT_NEAR(outputs[1].at({n, c, l}), gate / (1 + std::exp(-gate)) * outputs[0].at({n, 2 * c + 1, l}), 1e-12);
+      }
+}
+
+// Two groups, each of a query, a key and a value with 4 channels: queries and keys are turned.
+TEST(Layers, RotaryTurnsPairsByTheirPlace) {
+  Model m("rotary");
+  end(m, m.rotary("rotary", begin_sequence(m, 24), {.heads = 2, .base = 100}));
+  const auto outputs = outputs_of(m);
+  for (Index n = 0; n < samples; ++n)
+    for (Index l = 0; l < length; ++l)
+      for (Index c = 0; c < 24; ++c) {
+        const Index head = c / 4, i = c % 2, first = 4 * head + i;
+        const double angle = static_cast<double>(l) * (i == 0 ? 1 : 0.1);  // 100^(-2i/4)
+        const double a = outputs[0].at({n, first, l}), b = outputs[0].at({n, first + 2, l});
+        const double turned =
+            c % 4 < 2 ? a * std::cos(angle) - b * std::sin(angle) : a * std::sin(angle) + b * std::cos(angle);
+        EXPECT_NEAR(outputs[1].at({n, c, l}), head % 3 == 2 ? outputs[0].at({n, c, l}) : turned, 1e-12);
+      }
+}
+
+// Two groups of two heads of queries, one of keys and one of values, with 3 channels each.
+TEST(Layers, AttentionIsItsDefinition) {
+  constexpr Index dim = 3, step = 4 * dim;
+  for (const bool causal : {true, false}) {
+    Model m("attention");
+    end(m, m.attention("attention", begin_sequence(m, 2 * step), {.heads = 4, .groups = 2, .causal = causal}));
+    const auto outputs = outputs_of(m);
+    const Tensor &x = outputs[0], &y = outputs[1];
+    for (Index n = 0; n < samples; ++n)
+      for (Index head = 0; head < 4; ++head)
+        for (Index l = 0; l < length; ++l) {
+          const Index group = head / 2 * step, query = group + head % 2 * dim, key = group + 2 * dim;
+          std::vector<double> weights;
+          double sum = 0;
+          for (Index other = 0; other < (causal ? l + 1 : length); ++other) {
+            double product = 0;
+            for (Index i = 0; i < dim; ++i) product += x.at({n, query + i, l}) * x.at({n, key + i, other});
+            weights.push_back(std::exp(product / std::sqrt(3)));
+            sum += weights.back();
+          }
+          for (Index i = 0; i < dim; ++i) {
+            double mean = 0;
+            for (Index other = 0; other < std::ssize(weights); ++other)
+              mean += weights[other] / sum * x.at({n, key + dim + i, other});
+            EXPECT_NEAR(y.at({n, head * dim + i, l}), mean, 1e-12);
+          }
         }
   }
 }

@@ -34,6 +34,7 @@ class LoadedData final : public Dataset {
   Shape target() const override { return data_.target(); }
   Index size() const override { return data_.size(); }
   Index classes() const override { return data_.classes(); }
+  Index vocabulary() const override { return data_.vocabulary(); }
   void hold(std::span<const Index> samples, const Box& box) override {
     images_.assign(samples.size() * static_cast<std::size_t>(box.volume()), 0);
   }
@@ -133,11 +134,7 @@ struct Run {
                        options.overlap ? "" : ", no overlap");
   }
 
-  LoadedData data(Index size) const {
-    const Shape scores = drawn.model.shapes(1)[drawn.model.layers().back().inputs[0]];
-    return LoadedData(
-        DrawnData(sample_of(drawn.model), drawn.model.layers().back().op->target(scores), size, scores['C']));
-  }
+  LoadedData data(Index size) const { return LoadedData(data_of(drawn.model, size)); }
 };
 
 struct RankMemory {

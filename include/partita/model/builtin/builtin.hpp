@@ -7,6 +7,16 @@
 
 namespace partita {
 
+/// The size of a transformer. 0 stands for the published value.
+struct TransformerSize {
+  Index layers = 0;      ///< blocks of attention and of two linear layers
+  Index hidden = 0;      ///< channels of each place
+  Index heads = 0;       ///< heads of attention; must divide `hidden`
+  Index sequence = 0;    ///< places of a sample
+  Index vocabulary = 0;  ///< different tokens
+  Index patch = 0;       ///< extent of the squares of an image that become places
+};
+
 /// The size of a built-in model. 0 stands for the published value.
 struct ModelSize {
   Index extent = 0;                ///< extent of each spatial dimension of the input
@@ -14,7 +24,8 @@ struct ModelSize {
   Index classes = 0;               ///< number of classes, or of predicted values
   double width = 1;                ///< factor for the channels and features of hidden layers; the products are rounded
   std::vector<Index> widths = {};  ///< widths of the hidden layers of `mlp`; empty: its default
-  BatchNorm batch_norm = {};       ///< how batch normalization layers compute their statistics
+  TransformerSize transformer = {};  ///< of gpt, its presets and vit
+  BatchNorm batch_norm = {};         ///< how batch normalization layers compute their statistics
 };
 
 // Each function throws Error for a size that the model cannot have, and says which layer has nothing left.
@@ -45,6 +56,22 @@ Model cosmoflow(const ModelSize& size = {});
 /// 64x64. Dryden et al. 2019, who publish the filters of the first (128) and the last two (384, 128) of the six blocks;
 /// we chose the others.
 Model mesh_tangling(const ModelSize& size = {});
+
+/// A decoder that predicts the next token at each place: learned positions, and blocks of causal attention and of a
+/// linear layer of four times the width with GELU, each after a normalization and with a shortcut (Radford et al.
+/// 2019). 4 blocks of 256 channels with 4 heads, 256 places, 256 tokens: bytes of text.
+Model gpt(const ModelSize& size = {});
+/// GPT-2 small: 12 blocks of 768 channels with 12 heads, 1,024 places, 50,257 tokens. The scores have weights of their
+/// own.
+Model gpt2_small(const ModelSize& size = {});
+/// The models of 22 and 175 billion weights of Korthikanti et al. 2022: 48 blocks of 6,144 channels with 64 heads, and
+/// 96 blocks of 12,288 channels with 96 heads; 2,048 places, 51,200 tokens.
+Model gpt_22b(const ModelSize& size = {});
+Model gpt_175b(const ModelSize& size = {});
+
+/// 224x224 RGB images, 1,000 classes, in patches of 16x16: the small vision transformer, 12 blocks of 384 channels with
+/// 6 heads (Dosovitskiy et al. 2021, Touvron et al. 2021). The mean over all places is classified.
+Model vit(const ModelSize& size = {});
 
 /// Names of the built-in models: "fashion-cnn", "mesh-tangling", ...
 std::vector<std::string> builtin_models();

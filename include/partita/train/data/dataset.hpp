@@ -27,6 +27,9 @@ class Dataset {
   virtual Index size() const = 0;
   /// Number of classes: labels are 0 to classes() - 1. 0 if the targets are values.
   virtual Index classes() const = 0;
+  /// If samples are tokens, for an input with Input::tokens: the number of different ones, which are 0 to vocabulary()
+  /// - 1. 0 if samples are values.
+  virtual Index vocabulary() const { return 0; }
   /// Announces what will be read next: the samples of an epoch, and the box of each (dimensions as in `sample`). A data
   /// set that reads from a file can then hold just that. Later calls of `read` may only ask for these samples, and for
   /// boxes inside this one.
@@ -83,6 +86,12 @@ std::unique_ptr<Dataset> open_idx(const std::string& images, const std::string& 
 /// installs it. Throws Error that names the package if the files are missing.
 std::unique_ptr<Dataset> open_fashion_mnist(const std::string& folder, bool training);
 
+/// Opens text as tokens, which are its bytes. A sample is the next `length` bytes, and the label of each is the byte
+/// that follows it. `path` is a file, of which the last tenth is the test set, or a folder with training.txt and
+/// test.txt. Ranks read only what they need, when they need it. Throws Error if the file cannot be read or is too short
+/// for a sample.
+std::unique_ptr<Dataset> open_text(const std::string& path, Index length, bool training);
+
 /// Opens an HDF5 file with two data sets. "samples" is N C D H W (or has fewer spatial dimensions), of any number type,
 /// or of Booleans (0 and 1). "targets" has as many samples: whole numbers (or Booleans) of shape N are one label per
 /// sample, whole numbers of shape N D H W one label per spatial position, both with an attribute "classes";
@@ -113,5 +122,9 @@ std::unique_ptr<Dataset> open_dataset(const std::string& name, const std::string
 /// `classes` is 0 if the target is values.
 std::unique_ptr<Dataset> make_synthetic(const Shape& sample, const Shape& target, Index size, Index classes,
                                         std::uint64_t seed, int part);
+/// The same for tokens: samples of `length` of them, drawn from `vocabulary`, each with the next token as its label.
+/// They count up in runs of eight, so that a model can learn seven of eight labels.
+std::unique_ptr<Dataset> make_synthetic_tokens(Index length, Index vocabulary, Index size, std::uint64_t seed,
+                                               int part);
 
 }  // namespace partita

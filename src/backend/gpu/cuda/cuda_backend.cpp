@@ -5,12 +5,14 @@
 #include "src/backend/gpu/cuda/launcher.hpp"
 #include "src/backend/gpu/cuda/libraries/conv_plan.hpp"
 #include "src/backend/gpu/cuda/libraries/product.hpp"
+#include "src/backend/gpu/functor_backend/attention.hpp"
 #include "src/backend/gpu/functor_backend/convolution.hpp"
 #include "src/backend/gpu/functor_backend/elementwise.hpp"
 #include "src/backend/gpu/functor_backend/losses.hpp"
 #include "src/backend/gpu/functor_backend/normalization.hpp"
 #include "src/backend/gpu/functor_backend/pooling.hpp"
 #include "src/backend/gpu/functor_backend/resampling.hpp"
+#include "src/backend/gpu/functor_backend/sequences.hpp"
 #include "src/backend/gpu/functor_backend/updates.hpp"
 
 #include <algorithm>

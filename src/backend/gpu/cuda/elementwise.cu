@@ -13,7 +13,8 @@ namespace partita {
   PARTITA_ELEMENTS(AddElements<T, true>)        \
   PARTITA_ELEMENTS(DropElements<T>)             \
   PARTITA_AXPBY(double, T)                      \
-  PARTITA_AXPBY(float, T) PARTITA_AXPBY(Eigen::bfloat16, T) PARTITA_AXPBY(Eigen::half, T) PARTITA_EACH(MarkNotFinite<T>)
+  PARTITA_AXPBY(float, T)                       \
+  PARTITA_AXPBY(Eigen::bfloat16, T) PARTITA_AXPBY(Eigen::half, T) PARTITA_REDUCE(double, 1, SquareOf<T>, AddTo)
 PARTITA_FOR_TYPES(PARTITA_ELEMENTWISE)
 
 }  // namespace partita

@@ -138,11 +138,11 @@ void FunctorBackend<Launcher>::axpby(double a, const Tensor& x, double b, const 
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::mark_not_finite(const Tensor& x, const Tensor& mark, Stream stream) {
-  if (x.dtype() == DType::i32) return;
+void FunctorBackend<Launcher>::add_squares(const Tensor& x, const Tensor& sum, Stream stream) {
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.for_each(1, x.volume(), MarkNotFinite<T>{device_data<T>(x), device_data<double>(mark)}, stream);
+    launch_.template reduce<double, 1>(1, x.volume(), SquareOf<T>{device_data<T>(x)}, AddTo{device_data<double>(sum)},
+                                       stream);
   });
 }
 

@@ -1,7 +1,12 @@
 #pragma once
 
 #include "partita/backend/backend.hpp"
+#include "partita/base/error.hpp"
 #include "src/backend/gpu/functors/launcher.hpp"
+
+#include <cstddef>
+#include <span>
+#include <string_view>
 
 namespace partita {
 
@@ -9,6 +14,12 @@ namespace partita {
 template <class T>
 T* device_data(const Tensor& tensor) {
   return reinterpret_cast<T*>(tensor.data());
+}
+
+/// Returns how many rows can have `bytes` bytes each of a launcher's scratch memory, at least one. `who` needs them.
+inline Index rows_in(std::span<const std::byte> scratch, std::size_t bytes, std::string_view who) {
+  if (scratch.size() < bytes) fail("{} need scratch memory of {} bytes or more", who, bytes);
+  return static_cast<Index>(scratch.size() / bytes);
 }
 
 struct RowChunk;
@@ -69,6 +80,26 @@ class FunctorBackend : public Backend {
   void space_to_depth(std::span<const Index> block, const Tensor& x, const Tensor& y, Stream stream) override;
   void depth_to_space(std::span<const Index> block, const Tensor& dy, const Tensor& dx, Stream stream) override;
 
+  // attention.hpp
+  void attention_forward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v, const Tensor& y,
+                         const Tensor& lse, Write write, Stream stream) override;
+  void attention_backward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v, const Tensor& y,
+                          const Tensor& dy, const Tensor& lse, const Heads& dq, const Heads& dk, const Heads& dv,
+                          Write write, Stream stream) override;
+
+  // sequences.hpp
+  void row_norm_forward(const RowNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift, const Tensor& y,
+                        Stream stream) override;
+  void row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale, const Tensor& dx,
+                         const RowNormWeights& weights, Stream stream) override;
+  void embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, const Tensor& y,
+                     Stream stream) override;
+  void embed_backward(const Tensor& tokens, const Tensor& dy, const Tensor& dtable, Write write,
+                      Stream stream) override;
+  void gate_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override;
+  void gate_backward(const Activation& f, const Tensor& x, const Tensor& dy, const Tensor& dx, Stream stream) override;
+  void rotate(const Rotation& rotation, const Tensor& x, const Tensor& y, Stream stream) override;
+
   // elementwise.hpp
   void bias_forward(const Tensor& bias, const Tensor& y, Stream stream) override;
   void bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream stream) override;
@@ -79,13 +110,15 @@ class FunctorBackend : public Backend {
   void dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole, const Tensor& x,
                const Tensor& y, Stream stream) override;
   void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) override;
-  void mark_not_finite(const Tensor& x, const Tensor& mark, Stream stream) override;
+  void add_squares(const Tensor& x, const Tensor& sum, Stream stream) override;
 
   // losses.hpp
-  void cross_entropy_forward(const Tensor& x, const Tensor& labels, double count, const Tensor& result,
-                             Stream stream) override;
-  void cross_entropy_backward(const Tensor& x, const Tensor& labels, double scale, const Tensor& dx,
-                              Stream stream) override;
+  void cross_entropy_maxima(const Tensor& x, const Tensor& numbers, Stream stream) override;
+  void cross_entropy_sums(const Tensor& x, const Tensor& labels, Index classes, const Tensor& numbers,
+                          Stream stream) override;
+  void cross_entropy_loss(const Tensor& numbers, double count, const Tensor& result, Stream stream) override;
+  void cross_entropy_backward(const Tensor& x, const Tensor& labels, const Tensor& numbers, double scale,
+                              const Tensor& dx, Stream stream) override;
   void overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
                        Stream stream) override;
   void overlap_loss(const Tensor& sums, double count, double scale, const Tensor& result, Stream stream) override;
@@ -107,6 +140,10 @@ class FunctorBackend : public Backend {
   template <class Visit>
   void each_chunk(Index samples, Index rows, const Tensor& x, const Tensor& labels, Stream stream, Visit&& visit) const;
   void prepare(const RowChunk& chunk, const Tensor& x, const Tensor& labels, Stream stream) const;
+
+  // sequences.hpp
+  template <class Visit>
+  void each_row_chunk(const RowNorm& norm, const Tensor& x, Stream stream, Visit&& visit) const;
 
   Launcher launch_;
 };

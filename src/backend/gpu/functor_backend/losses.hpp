@@ -2,6 +2,7 @@
 
 #include "partita/base/dispatch.hpp"
 #include "src/backend/common/alike.hpp"
+#include "src/backend/common/entropy_rows.hpp"
 #include "src/backend/gpu/functor_backend/functor_backend.hpp"
 #include "src/backend/gpu/functors/losses.hpp"
 
@@ -27,8 +28,7 @@ void FunctorBackend<Launcher>::each_chunk(Index samples, Index rows, const Tenso
   require(labels.dtype() == DType::i32 && labels.volume() == samples * rows && samples * rows * channels == x.volume(),
           "there must be one label per row of channels");
   const auto scratch = launch_.scratch();
-  const Index fit = static_cast<Index>(scratch.size() / SoftmaxRows::bytes);
-  if (fit == 0) fail("the losses of labels need scratch memory of {} bytes or more", SoftmaxRows::bytes);
+  const Index fit = rows_in(scratch, SoftmaxRows::bytes, "the losses of labels");
   const Index samples_at_once = std::max<Index>(fit / std::max<Index>(rows, 1), 1), rows_at_once = std::min(fit, rows);
   for (Index sample = 0; sample < samples; sample += samples_at_once)
     for (Index row = 0; row < rows; row += rows_at_once) {
@@ -47,7 +47,7 @@ void FunctorBackend<Launcher>::prepare(const RowChunk& chunk, const Tensor& x, c
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
     const auto* values = device_data<T>(x) + chunk.first * channels;
-    launch_.largest(rows, channels, RowEntry<T>{values, channels}, KeepLargest{chunk.of}, stream);
+    launch_.largest(rows, channels, RowEntry<T>{values, channels}, KeepLargest{chunk.of.largest}, stream);
     launch_.template reduce<double, 2>(
         rows, channels, RowExponential<T>{values, device_data<std::int32_t>(labels) + chunk.first, chunk.of, channels},
         KeepLogSum{chunk.of}, stream);
@@ -55,37 +55,52 @@ void FunctorBackend<Launcher>::prepare(const RowChunk& chunk, const Tensor& x, c
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::cross_entropy_forward(const Tensor& x, const Tensor& labels, double count,
-                                                     const Tensor& result, Stream stream) {
-  const Index channels = x.extent('C');
-  each_chunk(1, labels.volume(), x, labels, stream, [&](const RowChunk& chunk) {
-    dispatch_float(x.dtype(), [&](auto t) {
-      using T = decltype(t);
-      launch_.template reduce<double, 2>(
-          1, chunk.rows,
-          RowLoss<T>{device_data<T>(x) + chunk.first * channels, device_data<std::int32_t>(labels) + chunk.first,
-                     chunk.of, channels},
-          AddResult{device_data<double>(result), count}, stream);
-    });
+void FunctorBackend<Launcher>::cross_entropy_maxima(const Tensor& x, const Tensor& numbers, Stream stream) {
+  const Index rows = entropy_rows_of(x, numbers), channels = x.extent('C');
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.largest(rows, channels, RowEntry<T>{device_data<T>(x), channels}, KeepLargest{device_data<double>(numbers)},
+                    stream);
   });
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::cross_entropy_backward(const Tensor& x, const Tensor& labels, double scale,
-                                                      const Tensor& dx, Stream stream) {
+void FunctorBackend<Launcher>::cross_entropy_sums(const Tensor& x, const Tensor& labels, Index classes,
+                                                  const Tensor& numbers, Stream stream) {
+  const Index rows = entropy_rows_of(x, numbers, labels), channels = x.extent('C');
+  const EntropyRows of = entropy_rows(device_data<double>(numbers), rows);
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.template reduce<double, 3>(
+        rows, channels,
+        EntropySums<T>{device_data<T>(x), device_data<std::int32_t>(labels), of, x.box()[1].lo, channels, classes},
+        KeepEntropySums{of}, stream);
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::cross_entropy_loss(const Tensor& numbers, double count, const Tensor& result,
+                                                  Stream stream) {
+  const Index rows = numbers.volume() / 4;
+  launch_.template reduce<double, 2>(1, rows, RowEntropy{entropy_rows(device_data<double>(numbers), rows)},
+                                     AddResult{device_data<double>(result), count}, stream);
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::cross_entropy_backward(const Tensor& x, const Tensor& labels, const Tensor& numbers,
+                                                      double scale, const Tensor& dx, Stream stream) {
   check_alike(x, dx);
-  const Index channels = x.extent('C');
-  each_chunk(1, labels.volume(), x, labels, stream, [&](const RowChunk& chunk) {
-    dispatch_float(x.dtype(), [&](auto t) {
-      using T = decltype(t);
-      launch_.for_elements({1, chunk.rows, channels},
-                           CrossEntropyGradient<T>{{device_data<T>(x) + chunk.first * channels},
-                                                   device_data<T>(dx) + chunk.first * channels,
-                                                   device_data<std::int32_t>(labels) + chunk.first,
-                                                   chunk.of,
-                                                   scale},
-                           stream);
-    });
+  const Index rows = entropy_rows_of(x, numbers, labels);
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.for_elements({1, rows, x.extent('C')},
+                         CrossEntropyGradient<T>{{device_data<T>(x)},
+                                                 device_data<T>(dx),
+                                                 device_data<std::int32_t>(labels),
+                                                 entropy_rows(device_data<double>(numbers), rows),
+                                                 x.box()[1].lo,
+                                                 scale},
+                         stream);
   });
 }
 

@@ -128,15 +128,18 @@ struct Axpby {
   }
 };
 
-/// Sets the mark to 1 if an element is NaN or infinite. Several calls may write the same number.
 template <class T>
-struct MarkNotFinite {
+struct SquareOf {
   const T* x;
-  double* mark;
-  PARTITA_HOST_DEVICE void operator()(Index /*row*/, Index i) const {
+  PARTITA_HOST_DEVICE Sums<double, 1> operator()(Index /*group*/, Index i) const {
     const auto value = static_cast<double>(x[i]);
-    if (!(value - value == 0)) *mark = 1;
+    return {{value * value}};
   }
+};
+
+struct AddTo {
+  double* to;
+  PARTITA_HOST_DEVICE void operator()(Index /*group*/, const Sums<double, 1>& sum) const { *to += sum.of[0]; }
 };
 
 }  // namespace partita

@@ -40,8 +40,8 @@ struct RowEntry {
 };
 
 struct KeepLargest {
-  SoftmaxRows to;
-  PARTITA_HOST_DEVICE void operator()(Index row, double largest) const { to.largest[row] = largest; }
+  double* to;
+  PARTITA_HOST_DEVICE void operator()(Index row, double largest) const { to[row] = largest; }
 };
 
 /// exp(x - largest), and whether the entry keeps the label's from being the prediction: it is not smaller, or not
@@ -69,15 +69,46 @@ struct KeepLogSum {
   }
 };
 
-/// The loss of a row, and whether its prediction is right.
+/// The numbers of cross-entropy, by row.
+struct EntropyRows {
+  double *largest, *sum, *labeled, *before;
+};
+inline EntropyRows entropy_rows(double* numbers, Index rows) {
+  return {numbers, numbers + rows, numbers + 2 * rows, numbers + 3 * rows};
+}
+
+/// exp(x - largest), the label's entry, and whether another entry before it is the largest. The row has the channels
+/// from `first` on.
 template <class T>
-struct RowLoss {
+struct EntropySums {
   const T* x;
   const std::int32_t* labels;
-  SoftmaxRows of;
-  Index channels;
+  EntropyRows of;
+  Index first, channels, classes;
+  PARTITA_HOST_DEVICE Sums<double, 3> operator()(Index row, Index c) const {
+    const Index label = labels[row] - first;
+    const auto value = static_cast<double>(x[row * channels + c]);
+    const double mine =
+        is_channel(labels[row], classes) ? (c == label ? value : 0.0) : std::numeric_limits<double>::quiet_NaN();
+    return {{std::exp(value - of.largest[row]), mine, c < label && value == of.largest[row] ? 1.0 : 0.0}};
+  }
+};
+
+struct KeepEntropySums {
+  EntropyRows to;
+  PARTITA_HOST_DEVICE void operator()(Index row, const Sums<double, 3>& sums) const {
+    to.sum[row] = sums.of[0];
+    to.labeled[row] = sums.of[1];
+    to.before[row] = sums.of[2];
+  }
+};
+
+/// The loss of a row, and whether its prediction is right.
+struct RowEntropy {
+  EntropyRows of;
   PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index /*group*/, Index row) const {
-    return {{of.log_sum[row] - labeled_entry(x + row * channels, labels[row], channels), of.hit[row]}};
+    const bool right = of.labeled[row] == of.largest[row] && of.before[row] == 0;
+    return {{of.largest[row] + std::log(of.sum[row]) - of.labeled[row], right ? 1.0 : 0.0}};
   }
 };
 
@@ -97,11 +128,12 @@ struct CrossEntropyGradient {
   Inputs<T> in;  // x
   T* out;
   const std::int32_t* labels;
-  SoftmaxRows of;
+  EntropyRows of;
+  Index first;  // channel of x
   double scale;
   PARTITA_HOST_DEVICE auto column(Index /*part*/, Index c) const {
-    return [labels = labels, log_sum = of.log_sum, scale = scale, c](Index row, T x) {
-      const double p = std::exp(static_cast<double>(x) - log_sum[row]);
+    return [labels = labels, of = of, scale = scale, c = c + first](Index row, T x) {
+      const double p = std::exp(static_cast<double>(x) - of.largest[row]) / of.sum[row];
       return to_element<T>(static_cast<Accumulator<T>>(scale * (p - (c == labels[row] ? 1.0 : 0.0))));
     };
   }

@@ -66,9 +66,10 @@ StepLog::StepLog(const std::string& path, Index steps_done) : path_(real_path(pa
 void StepLog::add(const StepRecord& step) {
   if (!file_) return;
   const auto number = [](double value) { return std::isnan(value) ? "" : fmt::format("{}", value); };
-  const std::string row = fmt::format(
-      "{},{},{},{},{},{},{}\n", step.epoch, step.done, fmt::format("{}", step.result.loss),
-      number(step.result.accuracy), step.learning_rate, step.seconds, static_cast<double>(step.samples) / step.seconds);
+  const std::string row =
+      fmt::format("{},{},{},{},{},{},{},{}\n", step.epoch, step.done, fmt::format("{}", step.result.loss),
+                  number(step.result.accuracy), step.learning_rate, step.seconds,
+                  static_cast<double>(step.samples) / step.seconds, step.result.gradient_norm);
   if (std::fputs(row.c_str(), file_.get()) >= 0 && std::fflush(file_.get()) == 0) return;
   fmt::print(stderr, "note: --log {}: it cannot be written: {}; the training goes on without it\n", path_, reason());
   file_.reset();

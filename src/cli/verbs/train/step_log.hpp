@@ -12,7 +12,8 @@ namespace partita::cli {
 /// Only rank 0 has one.
 class StepLog {
  public:
-  static constexpr std::string_view header = "epoch,step,loss,accuracy,learning_rate,seconds,images_per_second";
+  static constexpr std::string_view header =
+      "epoch,step,loss,accuracy,learning_rate,seconds,images_per_second,gradient_norm";
 
   /// Throws Error if `path` cannot be written, or if it is a file that is not such a log: a log is replaced, other
   /// files are not.

@@ -205,6 +205,7 @@ class Run {
       events_->add(step.done, {{"train/loss", step.result.loss},
                                {"train/accuracy", step.result.accuracy},
                                {"train/learning_rate", step.learning_rate},
+                               {"train/gradient_norm", step.result.gradient_norm},
                                {"train/images_per_second", static_cast<double>(step.samples) / step.seconds}});
   }
 

@@ -44,14 +44,14 @@ StepRecord step(Index done, double accuracy = 0.5) {
           .steps = 8,
           .done = done,
           .samples = 4,
-          .result = {0.25, accuracy},
+          .result = {0.25, accuracy, 1.5},
           .learning_rate = 0.125,
           .seconds = 2};
 }
 
 std::string rows(std::initializer_list<Index> steps) {
   std::string text = fmt::format("{}\n", StepLog::header);
-  for (const Index each : steps) text += fmt::format("2,{},0.25,0.5,0.125,2,2\n", each);
+  for (const Index each : steps) text += fmt::format("2,{},0.25,0.5,0.125,2,2,1.5\n", each);
   return text;
 }
 
@@ -61,7 +61,7 @@ TEST_F(Curves, ALogHasARowPerStepAtOnce) {
   log.add(step(1));
   EXPECT_EQ(text(path("log.csv")), rows({1})) << "while the log is open";
   log.add(step(2, nan));
-  EXPECT_EQ(text(path("log.csv")), rows({1}) + "2,2,0.25,,0.125,2,2\n") << "values have no accuracy";
+  EXPECT_EQ(text(path("log.csv")), rows({1}) + "2,2,0.25,,0.125,2,2,1.5\n") << "values have no accuracy";
 }
 
 TEST_F(Curves, ALogGoesOnWhereTheCheckpointWas) {

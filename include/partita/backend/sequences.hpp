@@ -1,0 +1,43 @@
+#pragma once
+
+#include "partita/device/tensor.hpp"
+
+namespace partita {
+
+/// How a row of channels is normalized: y = scale[c] * (x - mean) / sqrt(variance + epsilon) + shift[c] (Ba, Kiros and
+/// Hinton, "Layer Normalization", 2016).
+struct RowNorm {
+  double epsilon = 1e-5;
+  /// false: the mean counts as 0, and the variance is the mean of squares (Zhang and Sennrich, "Root Mean Square Layer
+  /// Normalization", 2019)
+  bool centered = true;
+};
+
+/// Which channels of a tensor x[N C L] are the heads of one kind. Its channels are groups of `step`. In each group, the
+/// heads begin at channel `first` and follow one another.
+struct Heads {
+  Tensor x;
+  Index first = 0, step = 0;
+};
+
+/// Attention: each place of a sequence takes the mean of values, weighted by how its queries match the keys (Vaswani et
+/// al., "Attention Is All You Need", 2017).
+struct HeadShape {
+  Index groups = 1;     ///< groups of heads of which a rank holds some or all
+  Index queries = 1;    ///< heads of queries in a group, which has one head of keys and one of values
+  Index dim = 1;        ///< channels of a head
+  double scale = 1;     ///< of the products of queries and keys
+  bool causal = false;  ///< a place sees itself and the places before it
+};
+
+/// Turns pairs of channels by angles that grow with the place (Su et al., "RoFormer", 2021). In a head, channels i and
+/// i + dim/2 are turned by l * base^(-2i/dim) at place l.
+struct Rotation {
+  Index heads = 1;    ///< heads of a group, which follow one another
+  Index rotated = 1;  ///< as many of them, from the first one, are turned; the others stay
+  Index dim = 2;      ///< channels of a head
+  double base = 10000;
+  bool back = false;  ///< turns the other way, which is the adjoint
+};
+
+}  // namespace partita

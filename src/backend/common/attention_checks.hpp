@@ -1,0 +1,68 @@
+#pragma once
+
+#include "partita/backend/sequences.hpp"
+#include "partita/base/error.hpp"
+#include "src/backend/common/attention_sizes.hpp"
+
+namespace partita {
+
+// What every backend checks of the tensors of attention.
+
+inline HeadRows head_rows(const Heads& heads, Index dim) {
+  return {heads.x.box().extent(2), heads.x.box().extent(1), heads.first, heads.step, dim};
+}
+
+/// Requires `count` heads of `dim` channels in each group, at the places of `like`.
+inline void check_heads(const AttentionSizes& sizes, const Heads& heads, Index count, Index dim, const Tensor& like) {
+  const Box& box = heads.x.box();
+  const Interval places = like.box()[2];
+  require(box.dims() == 3 && box.extent(0) == sizes.samples && box.extent(2) == places.extent() &&
+              (places.empty() || box[2].lo == places.lo),
+          "heads must be those of the same samples and places");
+  require(box.extent(1) == sizes.groups * heads.step && heads.first + count * dim <= heads.step,
+          "the channels must be those of the same groups, with all their heads");
+}
+
+/// Returns the sizes of a call of attention.
+inline AttentionSizes attention_sizes(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v) {
+  const Box &of_q = q.x.box(), &of_k = k.x.box();
+  require(of_q.dims() == 3 && of_k.dims() == 3 && q.step > 0, "attention is computed of sequences N C L");
+  const AttentionSizes sizes{of_q.extent(0), of_q.extent(1) / q.step, shape.queries, shape.dim,  of_q.extent(2),
+                             of_k.extent(2), of_q[2].lo - of_k[2].lo, shape.causal,  shape.scale};
+  check_heads(sizes, q, shape.queries, shape.dim, q.x);
+  check_heads(sizes, k, 1, shape.dim, k.x);
+  check_heads(sizes, v, 1, shape.dim, k.x);
+  require(k.x.dtype() == q.x.dtype() && v.x.dtype() == q.x.dtype(), "queries, keys and values must have one dtype");
+  return sizes;
+}
+
+/// The dtype of the sums of attention, in which its results may be kept.
+inline DType sums_dtype(const Heads& q) { return q.x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
+/// Requires that a tensor has the dtype of the queries or of sums.
+inline void check_result(const Tensor& result, const Heads& q) {
+  require(result.dtype() == q.x.dtype() || result.dtype() == sums_dtype(q),
+          "results must have the dtype of the queries or of their sums");
+}
+
+/// A tensor that has nothing but heads of queries: y, its gradient or, with dim 1, lse.
+inline Heads all_heads(const AttentionSizes& sizes, const Tensor& x, Index dim) { return {x, 0, sizes.queries * dim}; }
+
+/// Checks y, its gradient and lse.
+inline void check_results(const AttentionSizes& sizes, const Heads& q, const Tensor& y, const Tensor& lse) {
+  check_heads(sizes, all_heads(sizes, y, sizes.dim), sizes.queries, sizes.dim, q.x);
+  check_heads(sizes, all_heads(sizes, lse, 1), sizes.queries, 1, q.x);
+  check_result(y, q);
+  require(lse.dtype() == sums_dtype(q), "lse must have the dtype of sums");
+}
+
+/// Checks the gradients of queries, keys and values.
+inline void check_gradients(const AttentionSizes& sizes, const Heads& q, const Heads& k, const Heads& dq,
+                            const Heads& dk, const Heads& dv) {
+  check_heads(sizes, dq, sizes.queries, sizes.dim, q.x);
+  check_heads(sizes, dk, 1, sizes.dim, k.x);
+  check_heads(sizes, dv, 1, sizes.dim, k.x);
+  for (const Heads* each : {&dq, &dk, &dv}) check_result(each->x, q);
+}
+
+}  // namespace partita

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "partita/backend/backend.hpp"
+#include "src/backend/common/alike.hpp"
+#include "src/backend/common/norm_checks.hpp"
+
+namespace partita {
+
+// What every backend checks of the tensors of a sequence (Backend::row_norm_forward and the functions after it).
+
+/// @param vector e.g. a scale
+inline void check_row_weight(const Tensor& vector, const Tensor& x) {
+  check_channels(vector, x.extent('C'));
+  require(vector.dtype() == x.dtype(), "the weights of a normalization must have x's dtype");
+}
+
+inline void check_row_gradients(const Tensor& x, const Tensor& dy, const Tensor& scale, const Tensor& dx,
+                                const RowNormWeights& weights) {
+  check_alike(x, dy);
+  if (dx) check_alike(x, dx);
+  check_row_weight(scale, x);
+  if (weights.dscale) check_row_weight(weights.dscale, x);
+  if (weights.dshift) check_row_weight(weights.dshift, x);
+}
+
+/// @param y the rows that are taken from the table, or their gradient
+inline void check_embedding(const Tensor& tokens, const Tensor& table, const Tensor& y) {
+  require(table.names() == "VC" && table.dtype() == y.dtype(), "a table must have dimensions V C and y's dtype");
+  require(y.find('C') >= 0 && table.box()[1] == y.box()[y.find('C')], "y must have the table's channels");
+  require(tokens.dtype() == DType::i32 && tokens.volume() * y.extent('C') == y.volume(),
+          "there must be one token per row of channels");
+}
+
+/// @param y the gated channels, or their gradient
+inline void check_gate(const Tensor& x, const Tensor& y) {
+  require(x.dtype() == y.dtype() && x.names() == y.names(), "both tensors must have the same dtype and dimensions");
+  for (int d = 0; d < x.box().dims(); ++d)
+    require(x.box().extent(d) == (x.names()[d] == 'C' ? 2 : 1) * y.box().extent(d),
+            "x must have two channels for each one of y");
+}
+
+inline void check_rotation(const Rotation& rotation, const Tensor& x, const Tensor& y) {
+  check_alike(x, y);
+  require(x.names() == "NCL", "a rotation needs a tensor N C L");
+  require(rotation.dim > 0 && rotation.dim % 2 == 0, "the channels of a head must be pairs");
+  require(
+      rotation.heads > 0 && rotation.rotated <= rotation.heads && x.extent('C') % (rotation.heads * rotation.dim) == 0,
+      "x must have whole groups of heads");
+}
+
+}  // namespace partita

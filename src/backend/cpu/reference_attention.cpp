@@ -1,0 +1,286 @@
+#include "partita/base/dispatch.hpp"
+#include "src/backend/common/attention_checks.hpp"
+#include "src/backend/common/scratch.hpp"
+#include "src/backend/cpu/reference.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+namespace partita {
+
+namespace {
+
+// Blocks of queries meet blocks of keys. The weights of two blocks stay in the second-level cache, in a backward with
+// the gradients of their scores.
+constexpr Index query_block = 128, key_block = 512;
+
+/// Weights below exp(-64) of the largest one become this. That changes no sum, and smaller numbers could be denormal,
+/// with which some processors are slow.
+constexpr int least_exponent = -64;
+
+/// Calls f(begin, count) for ranges of [0, all) that are no longer than `block`.
+template <class F>
+void for_ranges(Index all, Index block, F&& f) {
+  for (Index begin = 0; begin < all; begin += block) f(begin, std::min(block, all - begin));
+}
+
+/// Some rows and columns of dense rows.
+template <class A>
+struct RowBlock {
+  A* data;
+  Index rows, columns, step;
+};
+
+/// Dense rows in the type of sums.
+template <class A>
+class DenseRows {
+ public:
+  using Array = Eigen::Map<Eigen::Array<A, Eigen::Dynamic, 1>>;
+  DenseRows(Index rows, Index columns) : columns_(columns), data_(rows * columns) {}
+  A* row(Index r) const { return data_.data() + r * columns_; }
+  /// The first elements of a row.
+  Array array(Index r, Index count) const { return {row(r), count}; }
+  Array array(Index r) const { return array(r, columns_); }
+  /// Element r of a single column.
+  A& operator[](Index r) const { return data_[r]; }
+  RowBlock<A> part(Index first, Index rows, Index columns) const { return {row(first), rows, columns, columns_}; }
+  RowBlock<A> part(Index first, Index rows) const { return part(first, rows, columns_); }
+
+ private:
+  Index columns_;
+  Scratch<A> data_;
+};
+
+/// The rows of one head of one sample in a tensor.
+class TensorRows {
+ public:
+  TensorRows(const Heads& heads, Index dim, Index sample, Index group, Index head = 0)
+      : x_(heads.x),
+        dim_(dim),
+        first_(head_rows(heads, dim).offset(sample, 0, group, head)),
+        step_(heads.x.box().extent(1)) {}
+
+  /// Copies `count` rows, from row `begin` on, to the first ones of `to`.
+  template <class A>
+  void read(Index begin, Index count, const DenseRows<A>& to) const {
+    for_elements<A>(begin, count, to, [](auto& mine, A& dense) { dense = static_cast<A>(mine); });
+  }
+  template <class A>
+  void write(Index begin, Index count, const DenseRows<A>& from) const {
+    for_elements<A>(begin, count, from, [](auto& mine, const A& dense) {
+      mine = static_cast<std::remove_reference_t<decltype(mine)>>(dense);
+    });
+  }
+  /// Reads the rows to which sums will be added, or sets `to` to zero if the sums will replace them.
+  template <class A>
+  void start(Write write, Index begin, Index count, const DenseRows<A>& to) const {
+    if (write == Write::add) return read(begin, count, to);
+    std::fill_n(to.row(0), count * dim_, A(0));
+  }
+
+ private:
+  template <class A, class F>
+  void for_elements(Index begin, Index count, const DenseRows<A>& dense, F&& f) const {
+    dispatch_float(x_.dtype(), [&](auto t) {
+      auto* mine = x_.as<decltype(t)>() + first_ + begin * step_;
+      for (Index r = 0; r < count; ++r)
+        for (Index c = 0; c < dim_; ++c) f(mine[r * step_ + c], dense.row(r)[c]);
+    });
+  }
+
+  const Tensor& x_;
+  Index dim_, first_, step_;
+};
+
+/// The attention of one group of heads of one sample, with sums of type A. Only its keys and values, and in a backward
+/// their gradients, are held for all places.
+template <class A>
+class GroupAttention {
+ public:
+  GroupAttention(const AttentionSizes& sizes, Backend& products, const Heads& k, const Heads& v, Index sample,
+                 Index group)
+      : sizes_(sizes),
+        products_(products),
+        sample_(sample),
+        group_(group),
+        block_(std::min(query_block, sizes.places)),
+        keys_(sizes.keys, sizes.dim),
+        values_(sizes.keys, sizes.dim),
+        queries_(block_, sizes.dim),
+        sums_(block_, sizes.dim),
+        log_sums_(block_, 1),
+        weights_(scores()) {
+    rows_of(k, sizes_.dim).read(0, sizes_.keys, keys_);
+    rows_of(v, sizes_.dim).read(0, sizes_.keys, values_);
+  }
+
+  void forward(const Heads& q, const Heads& y, const Heads& lse, Write write) const {
+    const DenseRows<A>& largest = log_sums_;
+    const DenseRows<A> total(block_, 1);
+    for_queries([&](Index head, Index begin, Index count) {
+      rows_of(q, sizes_.dim, head).read(begin, count, queries_);
+      // What is there counts as one place with the score lse.
+      rows_of(y, sizes_.dim, head).start(write, begin, count, sums_);
+      std::fill_n(largest.row(0), count, nothing);
+      if (write == Write::add) rows_of(lse, 1, head).read(begin, count, largest);
+      for (Index r = 0; r < count; ++r) total[r] = largest[r] == nothing ? A(0) : A(1);
+      for_keys(begin, count, [&](Index first, Index keys) {
+        multiply_scores(count, first, keys);
+        for (Index r = 0; r < count; ++r) exponentiate(r, seen(begin + r, first, keys), keys, largest[r], total[r]);
+        multiply(false, false, 1, weights_.part(0, count, keys), values_.part(first, keys), 1, sums_.part(0, count));
+      });
+      for (Index r = 0; r < count; ++r) {
+        if (total[r] == 0) continue;  // it sees no place
+        sums_.array(r) /= total[r];
+        largest[r] += std::log(total[r]);
+      }
+      rows_of(y, sizes_.dim, head).write(begin, count, sums_);
+      rows_of(lse, 1, head).write(begin, count, largest);
+    });
+  }
+
+  void backward(const Heads& q, const Heads& y, const Heads& dy, const Heads& lse, const Heads& dq, const Heads& dk,
+                const Heads& dv, Write write) const {
+    const DenseRows<A> to_k(sizes_.keys, sizes_.dim), to_v(sizes_.keys, sizes_.dim), gradients(block_, sizes_.dim),
+        outputs(block_, sizes_.dim), mean(block_, 1), of_weights = scores();
+    rows_of(dk, sizes_.dim).start(write, 0, sizes_.keys, to_k);
+    rows_of(dv, sizes_.dim).start(write, 0, sizes_.keys, to_v);
+    for_queries([&](Index head, Index begin, Index count) {
+      rows_of(q, sizes_.dim, head).read(begin, count, queries_);
+      rows_of(y, sizes_.dim, head).read(begin, count, outputs);
+      rows_of(dy, sizes_.dim, head).read(begin, count, gradients);
+      rows_of(lse, 1, head).read(begin, count, log_sums_);
+      rows_of(dq, sizes_.dim, head).start(write, begin, count, sums_);
+      for (Index r = 0; r < count; ++r) mean[r] = (outputs.array(r) * gradients.array(r)).sum();
+      const RowBlock<A> gradient = gradients.part(0, count);
+      for_keys(begin, count, [&](Index first, Index keys) {
+        const RowBlock<A> weights = weights_.part(0, count, keys), slopes = of_weights.part(0, count, keys);
+        multiply_scores(count, first, keys);
+        multiply(false, true, 1, gradient, values_.part(first, keys), 0, slopes);
+        for (Index r = 0; r < count; ++r) differentiate(r, seen(begin + r, first, keys), keys, mean[r], of_weights);
+        multiply(true, false, 1, weights, gradient, 1, to_v.part(first, keys));
+        multiply(true, false, 1, slopes, queries_.part(0, count), 1, to_k.part(first, keys));
+        multiply(false, false, 1, slopes, keys_.part(first, keys), 1, sums_.part(0, count));
+      });
+      rows_of(dq, sizes_.dim, head).write(begin, count, sums_);
+    });
+    rows_of(dk, sizes_.dim).write(0, sizes_.keys, to_k);
+    rows_of(dv, sizes_.dim).write(0, sizes_.keys, to_v);
+  }
+
+ private:
+  static constexpr A nothing = -std::numeric_limits<A>::infinity();  // lse of a place that sees no other
+
+  TensorRows rows_of(const Heads& heads, Index dim, Index head = 0) const {
+    return {heads, dim, sample_, group_, head};
+  }
+  /// Returns room for the scores of two blocks. Rows begin where vector registers do, wherever they are read from.
+  DenseRows<A> scores() const {
+    constexpr Index aligned = 64 / sizeof(A);
+    return {block_, std::min(key_block, (sizes_.keys + aligned - 1) / aligned * aligned)};
+  }
+  template <class F>
+  void for_queries(F&& f) const {
+    for (Index head = 0; head < sizes_.queries; ++head)
+      for_ranges(sizes_.places, block_, [&](Index begin, Index count) { f(head, begin, count); });
+  }
+  /// Calls f for the blocks of those keys that the last of some queries sees.
+  template <class F>
+  void for_keys(Index begin, Index count, F&& f) const {
+    for_ranges(sizes_.seen(begin + count - 1), key_block, f);
+  }
+  /// Returns how many keys of a block a query sees.
+  Index seen(Index query, Index first, Index keys) const {
+    return std::clamp<Index>(sizes_.seen(query) - first, 0, keys);
+  }
+
+  /// C = alpha * op(A) op(B) + beta * C
+  void multiply(bool transpose_a, bool transpose_b, double alpha, const RowBlock<A>& a, const RowBlock<A>& b,
+                double beta, const RowBlock<A>& c) const {
+    products_.gemm(std::is_same_v<A, double> ? DType::f64 : DType::f32, transpose_a, transpose_b, c.rows, c.columns,
+                   transpose_a ? a.rows : a.columns, alpha, a.data, a.step, b.data, b.step, beta, c.data, c.step, {});
+  }
+  void multiply_scores(Index count, Index first, Index keys) const {
+    multiply(false, true, sizes_.scale, queries_.part(0, count), keys_.part(first, keys), 0,
+             weights_.part(0, count, keys));
+  }
+  /// Turns the scores that a query sees into weights, and the others into zeros.
+  void weigh(Index r, Index seen, Index keys, A log_sum) const {
+    auto row = weights_.array(r, seen);
+    row = (row - log_sum).max(A(least_exponent)).exp();
+    std::fill_n(weights_.row(r) + seen, keys - seen, A(0));
+  }
+  /// Turns a query's scores into weights, relative to the largest one so far. If that is here, scales the sums so far.
+  void exponentiate(Index r, Index seen, Index keys, A& largest, A& total) const {
+    const A before = largest;
+    if (seen > 0) largest = std::max(before, weights_.array(r, seen).maxCoeff());
+    weigh(r, seen, keys, largest);
+    if (largest != before) {
+      const A kept = std::exp(before - largest);
+      total *= kept;
+      sums_.array(r) *= kept;
+    }
+    total += weights_.array(r, seen).sum();
+  }
+  /// Turns a query's scores into weights, and the gradients of these into those of the scores.
+  void differentiate(Index r, Index seen, Index keys, A mean, const DenseRows<A>& of_weights) const {
+    weigh(r, seen, keys, log_sums_[r]);
+    auto row = of_weights.array(r, seen);
+    row = static_cast<A>(sizes_.scale) * weights_.array(r, seen) * (row - mean);
+    std::fill_n(of_weights.row(r) + seen, keys - seen, A(0));
+  }
+
+  const AttentionSizes& sizes_;
+  Backend& products_;
+  Index sample_, group_;
+  Index block_;  // places of queries at once
+  DenseRows<A> keys_, values_, queries_;
+  DenseRows<A> sums_;      // y of a block of queries, or their gradient
+  DenseRows<A> log_sums_;  // of a block of queries
+  DenseRows<A> weights_;   // of a block of keys, for each of a block of queries
+};
+
+/// Calls run(attention) for group i of all groups of all samples.
+template <class F>
+void with_group(const AttentionSizes& sizes, Backend& products, Index i, const Heads& k, const Heads& v, F&& run) {
+  const Index sample = i / sizes.groups, group = i % sizes.groups;
+  if (k.x.dtype() == DType::f64)
+    run(GroupAttention<double>(sizes, products, k, v, sample, group));
+  else
+    run(GroupAttention<float>(sizes, products, k, v, sample, group));
+}
+
+}  // namespace
+
+void ReferenceBackend::attention_forward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v,
+                                         const Tensor& y, const Tensor& lse, Write write, Stream) {
+  const AttentionSizes sizes = attention_sizes(shape, q, k, v);
+  check_results(sizes, q, y, lse);
+  const Heads of_y = all_heads(sizes, y, sizes.dim), of_lse = all_heads(sizes, lse, 1);
+  in_parallel(sizes.samples * sizes.groups, [&](Backend& products, Index i) {
+    with_group(sizes, products, i, k, v, [&](const auto& group) { group.forward(q, of_y, of_lse, write); });
+  });
+}
+
+void ReferenceBackend::attention_backward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v,
+                                          const Tensor& y, const Tensor& dy, const Tensor& lse, const Heads& dq,
+                                          const Heads& dk, const Heads& dv, Write write, Stream) {
+  const AttentionSizes sizes = attention_sizes(shape, q, k, v);
+  check_results(sizes, q, y, lse);
+  check_results(sizes, q, dy, lse);
+  check_gradients(sizes, q, k, dq, dk, dv);
+  const Heads of_y = all_heads(sizes, y, sizes.dim), of_dy = all_heads(sizes, dy, sizes.dim),
+              of_lse = all_heads(sizes, lse, 1);
+  in_parallel(sizes.samples * sizes.groups, [&](Backend& products, Index i) {
+    with_group(sizes, products, i, k, v,
+               [&](const auto& group) { group.backward(q, of_y, of_dy, of_lse, dq, dk, dv, write); });
+  });
+}
+
+void ReferenceBackend::in_parallel(Index count, const std::function<void(Backend&, Index)>& work) {
+  for (Index i = 0; i < count; ++i) work(*this, i);
+}
+
+}  // namespace partita

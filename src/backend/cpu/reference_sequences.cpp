@@ -1,0 +1,270 @@
+#include "partita/base/dispatch.hpp"
+#include "src/backend/common/channel_rows.hpp"
+#include "src/backend/common/dispatch_gate.hpp"
+#include "src/backend/common/pair_turns.hpp"
+#include "src/backend/common/scratch.hpp"
+#include "src/backend/common/sequence_checks.hpp"
+#include "src/backend/cpu/reference.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+namespace partita {
+
+namespace {
+
+/// Returns the sum of value(c) over the channels of a row. Vector instructions add to several partial sums at once; the
+/// elements of a single sum would have to be added one by one.
+template <class A, class Value>
+A sum_of_row(Index channels, const Value& value) {
+  constexpr Index lanes = 32;
+  std::array<A, lanes> sums{};
+  Index c = 0;
+  for (; c + lanes <= channels; c += lanes)
+    for (Index lane = 0; lane < lanes; ++lane) sums[lane] += value(c + lane);
+  for (Index lane = 0; c + lane < channels; ++lane) sums[lane] += value(c + lane);
+  for (Index half = lanes / 2; half > 0; half /= 2)
+    for (Index lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  return sums[0];
+}
+
+/// Rows in the type of sums: a row itself, or a copy of it for 16-bit types.
+template <class T>
+class WideRow {
+ public:
+  using A = Accumulator<T>;
+  explicit WideRow(Index channels) : channels_(channels), copy_(std::is_same_v<T, A> ? 0 : channels) {}
+  const A* operator()(const T* row) const {
+    if constexpr (std::is_same_v<T, A>) return row;
+    for (Index c = 0; c < channels_; ++c) copy_[c] = static_cast<A>(row[c]);
+    return copy_.data();
+  }
+
+ private:
+  Index channels_;
+  Scratch<A> copy_;
+};
+
+/// The numbers by which a row is normalized: xhat = (x - center - mean) * r. The center is an element of the row, so
+/// that the mean is rounded as the deviations are, however large the elements are.
+template <class A>
+struct RowStatistics {
+  A center = 0, mean = 0, r = 1;
+
+  RowStatistics(const RowNorm& norm, const A* x, Index channels) {
+    const A count = static_cast<A>(channels);
+    if (norm.centered) {
+      center = x[0];
+      mean = sum_of_row<A>(channels, [x, from = center](Index c) { return x[c] - from; }) / count;
+    }
+    const A squares = sum_of_row<A>(channels, [x, from = center, by = mean](Index c) {
+      const A d = x[c] - from - by;
+      return d * d;
+    });
+    r = static_cast<A>(1 / std::sqrt(static_cast<double>(squares / count) + norm.epsilon));
+  }
+  A xhat(A x) const { return (x - center - mean) * r; }
+};
+
+/// Returns the weights of the channels in the type of sums; zeros if there are none.
+template <class A>
+std::vector<A> weights_of(const Tensor& vector, Index channels) {
+  std::vector<A> weights(static_cast<std::size_t>(channels));
+  for (Index c = 0; vector && c < channels; ++c) weights[c] = static_cast<A>(vector.get(c));
+  return weights;
+}
+
+template <class T, class A>
+void normalize_row(const RowNorm& norm, Index channels, const A* __restrict x, const A* __restrict scale,
+                   const A* __restrict shift, T* __restrict y) {
+  const RowStatistics of(norm, x, channels);
+  for (Index c = 0; c < channels; ++c) y[c] = static_cast<T>(scale[c] * of.xhat(x[c]) + shift[c]);
+}
+
+/// Computes dx of one row.
+template <class T, class A>
+void row_gradient(const RowStatistics<A>& of, bool centered, Index channels, const A* __restrict x,
+                  const A* __restrict dy, const A* __restrict scale, T* __restrict dx) {
+  const A count = static_cast<A>(channels);
+  const auto gradient = [=](Index c) { return dy[c] * scale[c]; };
+  const A mean = centered ? sum_of_row<A>(channels, gradient) / count : A(0);
+  const A slope = sum_of_row<A>(channels, [=](Index c) { return gradient(c) * of.xhat(x[c]); }) / count;
+  for (Index c = 0; c < channels; ++c) dx[c] = static_cast<T>(of.r * (gradient(c) - mean - of.xhat(x[c]) * slope));
+}
+
+/// Adds what a row contributes to the gradients of scale and shift.
+template <class A>
+void add_weight_gradients(const RowStatistics<A>& of, Index channels, const A* __restrict x, const A* __restrict dy,
+                          double* __restrict dscale, double* __restrict dshift) {
+  for (Index c = 0; c < channels; ++c) {
+    dscale[c] += static_cast<double>(dy[c] * of.xhat(x[c]));
+    dshift[c] += static_cast<double>(dy[c]);
+  }
+}
+
+/// The rows of a table that its box holds.
+template <class T>
+struct TableRows {
+  T* data;
+  Interval held;
+  Index channels;
+  TableRows(const Tensor& table, T* its_data) : data(its_data), held(table.box()[0]), channels(table.extent('C')) {}
+  /// Returns a token's row; null if the box lacks it.
+  T* of(Index token) const {
+    return token >= held.lo && token < held.hi ? data + (token - held.lo) * channels : nullptr;
+  }
+};
+
+/// Turns the pairs of one head. Its halves do not overlap.
+template <class T, class A>
+void turn_head(Index pairs, const A* __restrict cosine, const A* __restrict sine, T* __restrict low,
+               T* __restrict high) {
+  for (Index i = 0; i < pairs; ++i) {
+    const A a = static_cast<A>(low[i]), b = static_cast<A>(high[i]);
+    low[i] = static_cast<T>(a * cosine[i] - b * sine[i]);
+    high[i] = static_cast<T>(a * sine[i] + b * cosine[i]);
+  }
+}
+
+}  // namespace
+
+void ReferenceBackend::row_norm_forward(const RowNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift,
+                                        const Tensor& y, Stream) {
+  check_alike(x, y);
+  check_row_weight(scale, x);
+  if (shift) check_row_weight(shift, x);
+  const ChannelRows size(x);
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    const auto scales = weights_of<A>(scale, size.channels), shifts = weights_of<A>(shift, size.channels);
+    const WideRow<T> wide(size.channels);
+    for (Index at = 0; at < x.volume(); at += size.channels)
+      normalize_row(norm, size.channels, wide(x.as<T>() + at), scales.data(), shifts.data(), y.as<T>() + at);
+  });
+}
+
+void ReferenceBackend::row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale,
+                                         const Tensor& dx, const RowNormWeights& weights, Stream) {
+  check_row_gradients(x, dy, scale, dx, weights);
+  const Index channels = ChannelRows(x).channels;
+  std::vector<double> of_scale(static_cast<std::size_t>(channels)), of_shift(of_scale.size());
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const auto scales = weights_of<Accumulator<T>>(scale, channels);
+    const WideRow<T> wide_x(channels), wide_dy(channels);
+    for (Index at = 0; at < x.volume(); at += channels) {
+      const auto *const row = wide_x(x.as<T>() + at), *const gradient = wide_dy(dy.as<T>() + at);
+      const RowStatistics of(norm, row, channels);
+      if (dx) row_gradient(of, norm.centered, channels, row, gradient, scales.data(), dx.as<T>() + at);
+      if (weights.dscale) add_weight_gradients(of, channels, row, gradient, of_scale.data(), of_shift.data());
+    }
+  });
+  const auto keep = [&](const Tensor& to, const std::vector<double>& sums) {
+    for (Index c = 0; to && c < channels; ++c) to.set(c, (weights.write == Write::add ? to.get(c) : 0) + sums[c]);
+  };
+  keep(weights.dscale, of_scale);
+  keep(weights.dshift, of_shift);
+}
+
+void ReferenceBackend::embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, const Tensor& y,
+                                     Stream) {
+  check_embedding(tokens, table, y);
+  dispatch_float(y.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const TableRows<T> from(table, table.as<T>());
+    for (Index row = 0; row < tokens.volume(); ++row) {
+      const Index token = tokens.as<std::int32_t>()[row];
+      if (token < 0 || token >= vocabulary)
+        fail("a token is {}, but the vocabulary has {} entries; tokens are 0 to {}", token, vocabulary, vocabulary - 1);
+      T* to = y.as<T>() + row * from.channels;
+      if (const T* entry = from.of(token))
+        std::copy_n(entry, from.channels, to);
+      else
+        std::fill_n(to, from.channels, T(0));
+    }
+  });
+}
+
+void ReferenceBackend::embed_backward(const Tensor& tokens, const Tensor& dy, const Tensor& dtable, Write write,
+                                      Stream stream) {
+  check_embedding(tokens, dtable, dy);
+  if (write == Write::over) dtable.zero(stream);
+  dispatch_float(dy.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const Widened<T> sums(dtable.as<T>(), dtable.volume());
+    const TableRows to(dtable, sums.data());
+    for (Index row = 0; row < tokens.volume(); ++row) {
+      auto* sum = to.of(tokens.as<std::int32_t>()[row]);
+      if (sum == nullptr) continue;
+      const T* from = dy.as<T>() + row * to.channels;
+      for (Index c = 0; c < to.channels; ++c) sum[c] += static_cast<Accumulator<T>>(from[c]);
+    }
+    sums.store();
+  });
+}
+
+void ReferenceBackend::gate_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream) {
+  check_gate(x, y);
+  dispatch_gate(f, x.dtype(), [&, count = y.volume()](auto t, auto gate) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    const T* from = x.as<T>();
+    T* to = y.as<T>();
+    for (Index i = 0; i < count; ++i)
+      to[i] = static_cast<T>(gate.value(static_cast<A>(from[2 * i]), static_cast<A>(from[2 * i + 1])));
+  });
+}
+
+void ReferenceBackend::gate_backward(const Activation& f, const Tensor& x, const Tensor& dy, const Tensor& dx, Stream) {
+  check_gate(x, dy);
+  check_alike(x, dx);
+  dispatch_gate(f, x.dtype(), [&, count = dy.volume()](auto t, auto gate) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    const T *from = x.as<T>(), *gradient = dy.as<T>();
+    T* to = dx.as<T>();
+    for (Index i = 0; i < count; ++i) {
+      const auto two =
+          gate.gradient(static_cast<A>(from[2 * i]), static_cast<A>(from[2 * i + 1]), static_cast<A>(gradient[i]));
+      to[2 * i] = static_cast<T>(two[0]);
+      to[2 * i + 1] = static_cast<T>(two[1]);
+    }
+  });
+}
+
+// A row is copied and then turned where it is, so that x and y may be one tensor.
+void ReferenceBackend::rotate(const Rotation& rotation, const Tensor& x, const Tensor& y, Stream) {
+  check_rotation(rotation, x, y);
+  const Index samples = x.extent('N'), places = x.extent('L'), channels = x.extent('C'), pairs = rotation.dim / 2,
+              group = rotation.heads * rotation.dim;
+  const PairTurns turn{rotation.base, rotation.dim, rotation.back};
+  std::vector<double> turns(static_cast<std::size_t>(pairs));
+  for (Index i = 0; i < pairs; ++i) turns[i] = turn[i];
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    std::vector<A> cosine(static_cast<std::size_t>(pairs)), sine(cosine.size());
+    for (Index place = 0; place < places; ++place) {
+      for (Index i = 0; i < pairs; ++i) {
+        const double angle = static_cast<double>(x.box()[2].lo + place) * turns[i];
+        cosine[i] = static_cast<A>(std::cos(angle));
+        sine[i] = static_cast<A>(std::sin(angle));
+      }
+      for (Index sample = 0; sample < samples; ++sample) {
+        const Index row = (sample * places + place) * channels;
+        T* to = y.as<T>() + row;
+        if (x.data() != y.data()) std::copy_n(x.as<T>() + row, channels, to);
+        for (T* first = to; first < to + channels; first += group)
+          for (Index head = 0; head < rotation.rotated; ++head)
+            turn_head(pairs, cosine.data(), sine.data(), first + head * rotation.dim,
+                      first + head * rotation.dim + pairs);
+      }
+    }
+  });
+}
+
+}  // namespace partita

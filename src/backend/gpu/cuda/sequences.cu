@@ -1,0 +1,28 @@
+#include "src/backend/common/activation_functions.hpp"
+#include "src/backend/gpu/cuda/instantiate.cuh"
+#include "src/backend/gpu/functors/sequences.hpp"
+
+namespace partita {
+
+#define PARTITA_SEQUENCES(T)                                           \
+  PARTITA_REDUCE(double, 2, RowDeviation<T>, KeepRowStatistics<T>)     \
+  PARTITA_ELEMENTS(NormalizeRows<T>)                                   \
+  PARTITA_REDUCE(double, 2, RowGradient<T>, KeepRowGradient)           \
+  PARTITA_COLUMNS(2, KeepRowWeightGradients<T>, RowWeightGradients<T>) \
+  PARTITA_ELEMENTS(NormalizeRowsBackward<T>)                           \
+  PARTITA_ELEMENTS(Embed<T>)                                           \
+  PARTITA_EACH(LinkTokens<T>)                                          \
+  PARTITA_EACH(AddTokenRows<T>)                                        \
+  PARTITA_EACH(Rotate<T>)
+PARTITA_FOR_TYPES(PARTITA_SEQUENCES)
+
+#define PARTITA_GATE(T, KIND)                                                  \
+  PARTITA_ELEMENTS(GateForward<T, ActivationFunction<Activation::Kind::KIND>>) \
+  PARTITA_ELEMENTS(GateBackward<T, ActivationFunction<Activation::Kind::KIND>>)
+#define PARTITA_GATES(KIND, NEEDS) \
+  PARTITA_GATE(double, KIND)       \
+  PARTITA_GATE(float, KIND)        \
+  PARTITA_GATE(Eigen::bfloat16, KIND) PARTITA_GATE(Eigen::half, KIND)
+PARTITA_ACTIVATIONS(PARTITA_GATES)
+
+}  // namespace partita

@@ -1,0 +1,274 @@
+#pragma once
+
+#include "partita/base/accumulator.hpp"
+#include "src/backend/common/gate.hpp"
+#include "src/backend/common/pair_turns.hpp"
+#include "src/backend/gpu/functors/launcher.hpp"
+#include "src/backend/gpu/functors/to_element.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+namespace partita {
+
+/// What the normalization of rows needs of each row: four f64 numbers. With g = scale * dy, the last two are the means
+/// of g and of g * xhat.
+struct RowMoments {
+  static constexpr std::size_t bytes = 4 * sizeof(double);  // of a row
+  double *mean, *r, *gradient, *slope;                      // by row
+
+  template <class T>
+  PARTITA_HOST_DEVICE double xhat(Index row, T x) const {
+    return (static_cast<double>(x) - mean[row]) * r[row];
+  }
+};
+/// Returns the numbers of `rows` rows, one after the other in memory of `bytes` bytes a row.
+inline RowMoments row_moments_in(std::span<std::byte> memory, Index rows) {
+  auto* first = reinterpret_cast<double*>(memory.data());
+  return {first, first + rows, first + 2 * rows, first + 3 * rows};
+}
+
+/// d and d^2, with d = x - center. The center is the row's first element, or 0 if the mean counts as 0. The variance
+/// would be lost in the rounding of squares of x itself if the mean is large.
+template <class T>
+struct RowDeviation {
+  const T* x;
+  Index channels;
+  bool centered;
+  PARTITA_HOST_DEVICE double center(Index row) const { return centered ? static_cast<double>(x[row * channels]) : 0; }
+  PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index row, Index c) const {
+    const double d = static_cast<double>(x[row * channels + c]) - center(row);
+    return {{d, d * d}};
+  }
+};
+
+template <class T>
+struct KeepRowStatistics {
+  RowMoments to;
+  RowDeviation<T> of;
+  double epsilon;
+  PARTITA_HOST_DEVICE void operator()(Index row, const Sums<double, 2>& sums) const {
+    const auto count = static_cast<double>(of.channels);
+    const double d = of.centered ? sums.of[0] / count : 0, variance = sums.of[1] / count - d * d;
+    to.mean[row] = of.center(row) + d;
+    to.r[row] = 1 / std::sqrt((variance < 0 ? 0 : variance) + epsilon);  // rounding may leave less than 0; NaN stays
+  }
+};
+
+/// scale[c] * xhat + shift[c]
+template <class T>
+struct NormalizeRows {
+  Inputs<T> in;  // x
+  T* out;
+  RowMoments of;
+  const T *scale, *shift;  // shift may be null
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index c) const {
+    const double offset = shift == nullptr ? 0 : static_cast<double>(shift[c]);
+    return [of = of, factor = static_cast<double>(scale[c]), offset](Index row, T x) {
+      return to_element<T>(static_cast<Accumulator<T>>(factor * of.xhat(row, x) + offset));
+    };
+  }
+};
+
+/// g and g * xhat, with g = scale * dy
+template <class T>
+struct RowGradient {
+  const T *x, *dy, *scale;
+  RowMoments of;
+  Index channels;
+  PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index row, Index c) const {
+    const Index at = row * channels + c;
+    const double g = static_cast<double>(scale[c]) * static_cast<double>(dy[at]);
+    return {{g, g * of.xhat(row, x[at])}};
+  }
+};
+
+struct KeepRowGradient {
+  RowMoments to;
+  Index channels;
+  bool centered;
+  PARTITA_HOST_DEVICE void operator()(Index row, const Sums<double, 2>& sums) const {
+    const auto count = static_cast<double>(channels);
+    to.gradient[row] = centered ? sums.of[0] / count : 0;
+    to.slope[row] = sums.of[1] / count;
+  }
+};
+
+/// dx = r * (g - mean of g - xhat * mean of g * xhat)
+template <class T>
+struct NormalizeRowsBackward {
+  Inputs<T, T> in;  // x, dy
+  T* out;
+  RowMoments of;
+  const T* scale;
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index c) const {
+    return [of = of, factor = static_cast<double>(scale[c])](Index row, T x, T dy) {
+      const double g = factor * static_cast<double>(dy);
+      const double dx = of.r[row] * (g - of.gradient[row] - of.xhat(row, x) * of.slope[row]);
+      return to_element<T>(static_cast<Accumulator<T>>(dx));
+    };
+  }
+};
+
+/// dy * xhat and dy
+template <class T>
+struct RowWeightGradients {
+  Inputs<T, T> in;  // x, dy
+  RowMoments of;
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*c*/) const {
+    return [of = of](Index row, T x, T dy) {
+      const auto gradient = static_cast<double>(dy);
+      return Sums<double, 2>{{gradient * of.xhat(row, x), gradient}};
+    };
+  }
+};
+
+/// dscale[c] and dshift[c] = sum, or += sum
+template <class T>
+struct KeepRowWeightGradients {
+  T *dscale, *dshift;  // dshift may be null
+  bool adds;
+  PARTITA_HOST_DEVICE void operator()(Index /*part*/, Index c, const Sums<double, 2>& sums) const {
+    keep(dscale, c, sums.of[0]);
+    if (dshift != nullptr) keep(dshift, c, sums.of[1]);
+  }
+
+ private:
+  PARTITA_HOST_DEVICE void keep(T* to, Index c, double sum) const {
+    to[c] = to_element<T>((adds ? static_cast<double>(to[c]) : 0.0) + sum);
+  }
+};
+
+/// The rows of a table that its box holds.
+template <class T>
+struct HeldRows {
+  T* data;
+  Index first, count, channels;
+  PARTITA_HOST_DEVICE bool holds(Index token) const { return token >= first && token < first + count; }
+  PARTITA_HOST_DEVICE T& at(Index token, Index c) const { return data[(token - first) * channels + c]; }
+};
+
+/// The entry of each row's token; 0 if the box of the table lacks it, NaN if the vocabulary does.
+template <class T>
+struct Embed {
+  Inputs<> in;
+  T* out;
+  const std::int32_t* tokens;
+  HeldRows<T> table;
+  Index vocabulary;
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index c) const {
+    return [tokens = tokens, table = table, vocabulary = vocabulary, c](Index row) {
+      const Index token = tokens[row];
+      if (token < 0 || token >= vocabulary) return to_element<T>(std::numeric_limits<Accumulator<T>>::quiet_NaN());
+      return table.holds(token) ? table.at(token, c) : T(0);
+    };
+  }
+};
+
+/// The rows of each token as a list in the order of rows.
+struct TokenLists {
+  static constexpr std::size_t bytes = 2 * sizeof(std::int32_t);  // of a row
+  std::int32_t *next, *first;  // by row: the next row of the token, or the number of rows; 1 if no row is before it
+};
+/// Returns the lists of `rows` rows in memory of `bytes` bytes a row.
+inline TokenLists token_lists_in(std::span<std::byte> memory, Index rows) {
+  auto* first = reinterpret_cast<std::int32_t*>(memory.data());
+  return {first, first + rows};
+}
+
+/// Finds a row's neighbors in its list. The tokens that the table's box lacks have no list.
+template <class T>
+struct LinkTokens {
+  const std::int32_t* tokens;
+  HeldRows<T> table;
+  TokenLists to;
+  Index rows;
+  PARTITA_HOST_DEVICE void operator()(Index /*one*/, Index row) const {
+    const std::int32_t token = tokens[row];
+    to.first[row] = 0;
+    if (!table.holds(token)) return;
+    Index before = row - 1, next = row + 1;
+    while (before >= 0 && tokens[before] != token) --before;
+    while (next < rows && tokens[next] != token) ++next;
+    to.first[row] = before < 0 ? 1 : 0;
+    to.next[row] = static_cast<std::int32_t>(next);
+  }
+};
+
+/// Adds a token's rows of dy to the table, one after the other. The first of them does it for all.
+template <class T>
+struct AddTokenRows {
+  const std::int32_t* tokens;
+  const T* dy;
+  HeldRows<T> table;
+  TokenLists of;
+  Index rows;
+  PARTITA_HOST_DEVICE void operator()(Index row, Index c) const {
+    if (of.first[row] == 0) return;
+    T& to = table.at(tokens[row], c);
+    auto sum = static_cast<Accumulator<T>>(to);
+    for (Index i = row; i < rows; i = of.next[i]) sum += static_cast<Accumulator<T>>(dy[i * table.channels + c]);
+    to = to_element<T>(sum);
+  }
+};
+
+/// Neighboring channels a and b, of which f(a) * b is computed.
+template <class T>
+struct GatedPair {
+  T a, b;
+};
+
+template <class T, class F>
+struct GateForward {
+  using A = Accumulator<T>;
+  Inputs<GatedPair<T>> in;  // x
+  T* out;
+  Gate<F, A> gate;
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
+    return [gate = gate](Index /*row*/, const GatedPair<T>& x) {
+      return to_element<T>(gate.value(static_cast<A>(x.a), static_cast<A>(x.b)));
+    };
+  }
+};
+
+template <class T, class F>
+struct GateBackward {
+  using A = Accumulator<T>;
+  Inputs<GatedPair<T>, T> in;  // x, dy
+  GatedPair<T>* out;
+  Gate<F, A> gate;
+  PARTITA_HOST_DEVICE auto column(Index /*part*/, Index /*i*/) const {
+    return [gate = gate](Index /*row*/, const GatedPair<T>& x, T dy) {
+      const auto dx = gate.gradient(static_cast<A>(x.a), static_cast<A>(x.b), static_cast<A>(dy));
+      return GatedPair<T>{to_element<T>(dx[0]), to_element<T>(dx[1])};
+    };
+  }
+};
+
+/// Turns or copies pair i of every head at one place, so that cosine and sine are computed once for all samples.
+template <class T>
+struct Rotate {
+  const T* x;
+  T* y;
+  PairTurns turns;
+  Index heads, rotated;                    // of a group
+  Index samples, places, channels, first;  // `first` is the first place's coordinate
+  PARTITA_HOST_DEVICE void operator()(Index place, Index i) const {
+    using A = Accumulator<T>;
+    const double angle = static_cast<double>(first + place) * turns[i];
+    const A cosine = static_cast<A>(std::cos(angle)), sine = static_cast<A>(std::sin(angle));
+    for (Index sample = 0; sample < samples; ++sample)
+      for (Index head = 0; head < channels / turns.dim; ++head) {
+        const Index low = (sample * places + place) * channels + head * turns.dim + i, high = low + turns.dim / 2;
+        const A a = static_cast<A>(x[low]), b = static_cast<A>(x[high]);
+        const bool is_turned = head % heads < rotated;
+        y[low] = to_element<T>(is_turned ? a * cosine - b * sine : a);
+        y[high] = to_element<T>(is_turned ? a * sine + b * cosine : b);
+      }
+  }
+};
+
+}  // namespace partita

@@ -1,0 +1,92 @@
+#include "partita/base/error.hpp"
+#include "src/model/builtin/parts.hpp"
+
+#include <cmath>
+
+namespace partita {
+
+namespace {
+
+constexpr double small = 0.02;  // the standard deviation of initial weights (Radford et al. 2019)
+
+/// The parts of a transformer's blocks (Vaswani et al. 2017), each normalized before it (Radford et al. 2019).
+class Transformer {
+ public:
+  Transformer(const char* name, const TransformerSize& size) : m(name), size_(size) {
+    if (size_.hidden % size_.heads != 0)
+      fail("{} heads do not divide {} hidden channels; a head has as many channels as another", size_.heads,
+           size_.hidden);
+  }
+  const TransformerSize& size() const { return size_; }
+
+  /// x + attention(norm(x)), then that + mlp(norm(that)). Layers that end a sum begin smaller, by their number.
+  Value block(const std::string& name, Value x, bool causal) {
+    Value t = norm(name + "_norm1", x);
+    t = linear(name + "_qkv", t, 3 * size_.hidden);
+    t = m.attention(name + "_attention", t, {.heads = size_.heads, .causal = causal});
+    x = m.add(name + "_add1", x, linear(name + "_out", t, size_.hidden, residual()));
+    t = norm(name + "_norm2", x);
+    t = m.gelu(name + "_gelu", linear(name + "_up", t, 4 * size_.hidden));
+    return m.add(name + "_add2", x, linear(name + "_down", t, size_.hidden, residual()));
+  }
+  Value norm(const std::string& name, Value x) { return m.layer_norm(name, x, {.per_place = true}); }
+  Value linear(const std::string& name, Value x, Index features, double deviation = small, bool bias = true) {
+    return m.linear(name, x, {.features = features, .bias = bias, .per_place = true, .deviation = deviation});
+  }
+
+  Model m;
+
+ private:
+  double residual() const { return small / std::sqrt(2 * static_cast<double>(size_.layers)); }
+  TransformerSize size_;
+};
+
+/// The sizes that are asked for, else the published ones.
+TransformerSize sizes_of(const TransformerSize& asked, TransformerSize size) {
+  const auto take = [](Index from, Index& to) {
+    if (from != 0) to = from;
+  };
+  take(asked.layers, size.layers);
+  take(asked.hidden, size.hidden);
+  take(asked.heads, size.heads);
+  take(asked.sequence, size.sequence);
+  take(asked.vocabulary, size.vocabulary);
+  take(asked.patch, size.patch);
+  return size;
+}
+
+Model decoder(const char* name, const ModelSize& asked, const TransformerSize& published) {
+  Transformer d(name, sizes_of(asked.transformer, published));
+  const TransformerSize& size = d.size();
+  Value t = d.m.input("tokens", {.length = size.sequence, .tokens = true});
+  t = d.m.embedding("embedding", t, {.vocabulary = size.vocabulary, .features = size.hidden});
+  t = d.m.positions("positions", t);
+  for (Index i = 1; i <= size.layers; ++i) t = d.block(fmt::format("block{}", i), t, /*causal=*/true);
+  t = d.linear("scores", d.norm("norm", t), size.vocabulary, small, /*bias=*/false);
+  d.m.softmax_cross_entropy("loss", t);
+  return d.m;
+}
+
+}  // namespace
+
+Model vit(const ModelSize& asked) {
+  const Draft sizes("vit", asked, {.extent = 224, .channels = 3, .classes = 1000});
+  Transformer d("vit", sizes_of(asked.transformer, {.layers = 12, .hidden = 384, .heads = 6, .patch = 16}));
+  const TransformerSize& size = d.size();
+  if (sizes.size.extent % size.patch != 0)
+    fail("patches of {} do not divide images of {}x{}", size.patch, sizes.size.extent, sizes.size.extent);
+  Value t = d.m.input("image", {.channels = sizes.size.channels, .spatial = {sizes.size.extent, sizes.size.extent}});
+  t = d.m.conv("patches", t, {.filters = size.hidden, .kernel = size.patch, .stride = size.patch});
+  t = d.m.positions("positions", d.m.places("places", t));
+  for (Index i = 1; i <= size.layers; ++i) t = d.block(fmt::format("block{}", i), t, /*causal=*/false);
+  t = d.m.global_average_pool("mean", d.norm("norm", t));
+  d.m.softmax_cross_entropy("loss", d.m.linear("scores", t, {.features = sizes.size.classes, .deviation = small}));
+  return d.m;
+}
+
+Model gpt(const ModelSize& size) { return decoder("gpt", size, {4, 256, 4, 256, 256}); }
+Model gpt2_small(const ModelSize& size) { return decoder("gpt2-small", size, {12, 768, 12, 1024, 50257}); }
+Model gpt_22b(const ModelSize& size) { return decoder("gpt-22b", size, {48, 6144, 64, 2048, 51200}); }
+Model gpt_175b(const ModelSize& size) { return decoder("gpt-175b", size, {96, 12288, 96, 2048, 51200}); }
+
+}  // namespace partita

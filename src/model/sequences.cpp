@@ -1,0 +1,256 @@
+#include "src/model/operators.hpp"
+#include "src/model/rules.hpp"
+
+#include <algorithm>
+#include <array>
+
+// Layers of sequences x[N C L]. Most of them take any other dimensions in the place of L.
+
+namespace partita {
+
+namespace {
+
+/// y with as many channels as `features`.
+Shape with_channels(const Shape& x, Index features) {
+  Shape y;
+  for (int d = 0; d < x.dims(); ++d) y.push_back({x.name(d), x.name(d) == 'C' ? features : x.extent(d)});
+  return y;
+}
+
+/// True if every rank has whole pieces of channels, the same of x as of y: `of_x` channels of x, `of_y` of y.
+bool keeps_pieces(const Layout& x, Index of_x, const Layout& y, Index of_y) {
+  const int c = x.shape().find('C');
+  for (int rank = 0; rank < x.grid().size(); ++rank) {
+    const Interval mine = x.owned(rank)[c], made = y.owned(rank)[c];
+    if (mine.lo % of_x != 0 || mine.hi % of_x != 0) return false;
+    if (mine.extent() / of_x * of_y != made.extent()) return false;
+    if (mine.extent() > 0 && mine.lo / of_x * of_y != made.lo) return false;
+  }
+  return true;
+}
+
+/// Layouts in which each rank computes its channels of y from its channels of x, which are whole pieces. Where `x` cuts
+/// pieces, the channels are whole on every rank.
+OperatorLayouts by_pieces(Layout x, const Shape& output, Index of_x, Index of_y) {
+  if (!keeps_pieces(x, of_x, x.onto(output), of_y)) x = x.with(x.shape().find('C'), {});
+  return {.x = {x}, .y = x.onto(output), .dx = {x}};
+}
+
+void check_places(const Shape& x, std::string_view what) {
+  if (!x.has('L')) fail("its input {} is no sequence; {} needs places, the dimension L", x.print(), what);
+}
+
+}  // namespace
+
+std::string PlaceNormOperator::describe() const { return fmt::format("epsilon {:g}", epsilon_); }
+
+Shape PlaceNormOperator::output(std::span<const Shape> inputs) const {
+  if (!(epsilon_ > 0)) fail("epsilon is {}; it must be more than 0", epsilon_);
+  return inputs[0];
+}
+
+std::vector<WeightSpec> PlaceNormOperator::weights(std::span<const Shape> inputs) const {
+  const Shape channels{{'C', inputs[0]['C']}};
+  std::vector<WeightSpec> specs{{.name = "scale", .shape = channels, .init = Init::ones, .decay = false}};
+  if (centered_) specs.push_back({.name = "shift", .shape = channels, .init = Init::zeros, .decay = false});
+  return specs;
+}
+
+// y[N@a C L@b] = normalized x[N@a C L@b]; dscale and dshift are partial over a and b.
+OperatorLayouts PlaceNormOperator::layouts(const LayoutRequest& request) const {
+  refuse_partial(request.output);
+  need_whole_weights(request);
+  Layout x = basis(request);
+  x = x.with(x.shape().find('C'), {});
+  const Layout channels = x.onto(Shape{{'C', x.shape()['C']}}), gradient = channels.with_partial(sample_axes(x));
+  OperatorLayouts layouts{.x = {x}, .y = x, .dx = {x}, .w = {channels}, .dw = {gradient}};
+  if (centered_) {
+    layouts.w.push_back(channels);
+    layouts.dw.push_back(gradient);
+  }
+  return layouts;
+}
+
+std::string EmbeddingOperator::describe() const {
+  return fmt::format("{} of {} tokens deviation {:g}", embedding_.features, embedding_.vocabulary,
+                     embedding_.deviation);
+}
+
+Shape EmbeddingOperator::output(std::span<const Shape> inputs) const {
+  if (embedding_.vocabulary < 1) fail("vocabulary is {}; it must be 1 or more", embedding_.vocabulary);
+  if (embedding_.features < 1) fail("features is {}; it must be 1 or more", embedding_.features);
+  if (inputs[0]['C'] != 1) fail("its input {} has {} channels; tokens have 1", inputs[0].print(), inputs[0]['C']);
+  return with_channels(inputs[0], embedding_.features);
+}
+
+std::vector<WeightSpec> EmbeddingOperator::weights(std::span<const Shape> /*inputs*/) const {
+  return {{"table", {{'V', embedding_.vocabulary}, {'C', embedding_.features}}, Init::normal, embedding_.deviation}};
+}
+
+// y[N@a C@c L@b sum@v] = table[V@v C@c] at x[N@a L@b]; the table's gradient is partial over a and b. Axes that cut the
+// vocabulary cut nothing else: what they cut of the output, the sum over them is scattered to.
+OperatorLayouts EmbeddingOperator::layouts(const LayoutRequest& request) const {
+  const Shape& tokens = request.arriving[0].shape();
+  const Shape table = weights({})[0].shape;
+  const AxisSet vocabulary = request.weights ? request.weights->sharding('V') : 0;
+  if ((request.output.partial() & ~vocabulary) != 0) refuse_partial(request.output);
+  Layout y = request.output.with_partial(0);
+  for (int d = 0; d < y.shape().dims(); ++d) {
+    AxisList kept;
+    for (const int axis : y.axes(d))
+      if ((AxisSet{1} << axis & vocabulary) == 0) kept.push_back(axis);
+    y = y.with(d, kept);
+  }
+  if (request.weights && request.weights->sharding('C') != y.sharding('C'))
+    fail("weights \"{}\" cut dimension C over {}, but the output is cut over {}; cut both alike",
+         request.weights->print(), request.weights->grid().print(request.weights->sharding('C')),
+         request.output.grid().print(y.sharding('C')));
+  const Layout x = y.with(y.shape().find('C'), {}).onto(tokens);
+  Layout w = y.onto(table);
+  if (request.weights) w = w.with(table.find('V'), request.weights->axes(0));
+  return {.x = {x}, .y = y.with_partial(vocabulary), .dx = {x}, .w = {w}, .dw = {w.with_partial(sample_axes(y))}};
+}
+
+Shape PlacesOperator::output(std::span<const Shape> inputs) const {
+  const Shape& x = inputs[0];
+  if (x.dims() <= first_spatial || x.has('L'))
+    fail("its input {} has no spatial dimensions D H W that could become places", x.print());
+  return {{'N', x['N']}, {'C', x['C']}, {'L', x.volume() / (x['N'] * x['C'])}};
+}
+
+namespace {
+
+/// A layout of x[N C H ...] whose first spatial dimension is cut as the places are, and y's layout from x's.
+Layout of_positions(const Layout& y, const Shape& x) {
+  return y.onto(x).with(first_spatial, y.axes(y.shape().find('L')));
+}
+Layout of_places(const Layout& x, const Shape& y) { return x.onto(y).with(y.find('L'), x.axes(first_spatial)); }
+
+}  // namespace
+
+// y[N@a C@c L@h] = x[N@a C@c H@h W], if each shard of H holds the places of the shard of L; else these are whole.
+OperatorLayouts PlacesOperator::layouts(const LayoutRequest& request) const {
+  refuse_partial(request.output);
+  const Shape &x = request.arriving[0].shape(), &y = request.output.shape();
+  Layout in = request.input[0] ? request.input[0]->with_partial(0) : of_positions(request.output, x);
+  for (int d = first_spatial + 1; d < x.dims(); ++d) in = in.with(d, {});
+  const Index row = y['L'] / x.extent(first_spatial);
+  for (int rank = 0; rank < in.grid().size(); ++rank) {
+    const Interval rows = in.owned(rank)[first_spatial], places = of_places(in, y).owned(rank)[first_spatial];
+    if (rows.lo * row != places.lo || rows.hi * row != places.hi) in = in.with(first_spatial, {});
+  }
+  return {.x = {in}, .y = of_places(in, y), .dx = {in}};
+}
+
+Layout PlacesOperator::follow(const Layout& x, const Shape& output) const {
+  return of_places(x.with_partial(0), output);
+}
+
+std::string PositionsOperator::describe() const { return fmt::format("deviation {:g}", positions_.deviation); }
+
+Shape PositionsOperator::output(std::span<const Shape> inputs) const {
+  check_places(inputs[0], kind());
+  return inputs[0];
+}
+
+std::vector<WeightSpec> PositionsOperator::weights(std::span<const Shape> inputs) const {
+  return {{"table", {{'C', inputs[0]['C']}, {'L', inputs[0]['L']}}, Init::normal, positions_.deviation}};
+}
+
+// y[N@a C@c L@b] = x[N@a C@c L@b] + w[C@c L@b]; dw is partial over a.
+OperatorLayouts PositionsOperator::layouts(const LayoutRequest& request) const {
+  refuse_partial(request.output);
+  const Layout x = basis(request), w = x.onto(weights(std::array{x.shape()})[0].shape);
+  if (request.weights && !(request.weights->sharding() == w.sharding()))
+    fail("weights \"{}\" are not cut as the output \"{}\"; leave them out: they follow it", request.weights->print(),
+         x.print());
+  return {.x = {x}, .y = x, .dx = {x}, .w = {w}, .dw = {w.with_partial(x.sharding('N'))}};
+}
+
+Shape GatedOperator::output(std::span<const Shape> inputs) const {
+  const Index channels = inputs[0]['C'];
+  if (channels % 2 != 0) fail("its input has {} channels; a gate and its value are pairs of channels", channels);
+  return with_channels(inputs[0], channels / 2);
+}
+
+// y[N@a C@c L@b] = f(gates) * values of x[N@a C@c L@b], if each shard of x holds the pairs of y's shard.
+OperatorLayouts GatedOperator::layouts(const LayoutRequest& request) const {
+  refuse_partial(request.output);
+  return by_pieces(basis(request), request.output.shape(), 2, 1);
+}
+
+HeadGroups::HeadGroups(Index heads, Index asked, const Shape& x) : groups(asked == 0 ? heads : asked) {
+  if (heads < 1) fail("heads is {}; it must be 1 or more", heads);
+  if (asked < 0) fail("groups is {}; it must be 1 or more, or 0 for as many as heads", asked);
+  if (heads % groups != 0) fail("{} groups do not divide {} heads", groups, heads);
+  in_group = heads / groups;
+  const Index all = heads + 2 * groups, channels = x['C'];
+  if (channels % all != 0)
+    fail("its input has {} channels; {} heads of queries with {} of keys and {} of values need a multiple of {}",
+         channels, heads, groups, groups, all);
+  dim = channels / all;
+}
+
+std::string RotaryOperator::describe() const {
+  return fmt::format("{} heads {} groups base {:g}", rotary_.heads, rotary_.groups, rotary_.base);
+}
+
+Shape RotaryOperator::output(std::span<const Shape> inputs) const {
+  check_places(inputs[0], kind());
+  if (!(rotary_.base > 1)) fail("base is {}; it must be more than 1", rotary_.base);
+  if (const Index dim = heads(inputs[0]).dim; dim % 2 != 0)
+    fail("a head has {} channels; pairs of them are turned, so the number must be even", dim);
+  return inputs[0];
+}
+
+// y[N@a C@c L@b] = x[N@a C@c L@b] turned, if each shard of C holds whole groups.
+OperatorLayouts RotaryOperator::layouts(const LayoutRequest& request) const {
+  refuse_partial(request.output);
+  const Index step = heads(request.output.shape()).step();
+  return by_pieces(basis(request), request.output.shape(), step, step);
+}
+
+std::string AttentionOperator::describe() const {
+  return fmt::format("{} heads {} groups{}", attention_.heads, attention_.groups, attention_.causal ? " causal" : "");
+}
+
+Shape AttentionOperator::output(std::span<const Shape> inputs) const {
+  check_places(inputs[0], kind());
+  const HeadGroups all = heads(inputs[0]);
+  return with_channels(inputs[0], all.groups * all.in_group * all.dim);
+}
+
+// y[N@a C@c L] = attention of x[N@a C@c L], if each shard of C holds whole groups. Axes that cut the places of the
+// output cut groups instead, after an all-to-all (Jacobs et al., "DeepSpeed Ulysses", 2023); if there are too few
+// groups, all of these ranks compute the same.
+OperatorLayouts AttentionOperator::layouts(const LayoutRequest& request) const {
+  refuse_partial(request.output);
+  const Layout x = basis(request);
+  const int c = x.shape().find('C'), l = x.shape().find('L');
+  const HeadGroups all = heads(x.shape());
+  const Index of_x = all.step(), of_y = all.in_group * all.dim;
+  const Layout whole = x.with(l, {});
+  AxisList moved = x.axes(c);
+  for (const int axis : x.axes(l)) moved.push_back(axis);
+  const Layout by_groups = whole.with(c, moved);
+  const bool fits = keeps_pieces(by_groups, of_x, by_groups.onto(request.output.shape()), of_y);
+  return by_pieces(fits ? by_groups : whole, request.output.shape(), of_x, of_y);
+}
+
+// Two products of each query with each key that it sees: s = q k' and y = p v.
+double AttentionOperator::flops(std::span<const Shape> inputs, const Shape& output) const {
+  const auto places = static_cast<double>(inputs[0]['L']);
+  return 4 * static_cast<double>(output.volume()) * (attention_.causal ? (places + 1) / 2 : places);
+}
+
+Index AttentionOperator::narrowest(std::span<const Shape> inputs) const {
+  return std::max<Index>(1, std::min(inputs[0]['L'], heads(inputs[0]).dim));
+}
+
+// The log of the sum of exponentials, for each query.
+HeldNumbers AttentionOperator::numbers(const Layout& x, int rank, bool /*training*/) const {
+  const HeadGroups all = heads(x.shape());
+  return {.sums = x.elements(rank) / all.step() * all.in_group};
+}
+
+}  // namespace partita

@@ -1,0 +1,209 @@
+#include "src/model/operators.hpp"
+#include "src/train/kernels/kernels.hpp"
+
+#include <cmath>
+
+namespace partita {
+
+namespace {
+
+class PlaceNormKernel final : public Kernel {
+ public:
+  explicit PlaceNormKernel(const PlaceNormOperator& op) : norm_{op.epsilon(), op.centered()} {}
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    state<State>(call).x = x[0];
+    call.rank.backend.row_norm_forward(norm_, x[0], call.w[0], norm_.centered ? call.w[1] : Tensor(), y,
+                                       call.rank.stream);
+  }
+  /// Both gradients read x and dy. Where dx follows, one pass computes all.
+  void backward_filter(const KernelCall& call, const Tensor& dy) const override {
+    const RowNormWeights weights{call.dw[0], norm_.centered ? call.dw[1] : Tensor(), call.write};
+    if (call.data_follows)
+      state<State>(call).weights = weights;
+    else
+      backward(call, dy, Tensor(), weights);
+  }
+  bool supports_overwrite() const override { return true; }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    backward(call, dy, dx[0], std::exchange(state<State>(call).weights, {}));
+  }
+
+ private:
+  struct State final : Saved {
+    Tensor x;
+    RowNormWeights weights;  // that backward_data computes
+  };
+
+  void backward(const KernelCall& call, const Tensor& dy, const Tensor& dx, const RowNormWeights& weights) const {
+    call.rank.backend.row_norm_backward(norm_, state<State>(call).x, dy, call.w[0], dx, weights, call.rank.stream);
+  }
+
+  RowNorm norm_;
+};
+
+/// y[N C L sum@v] = table[V@v C] at the tokens, 0 for tokens of other ranks
+class EmbeddingKernel final : public Kernel {
+ public:
+  explicit EmbeddingKernel(const EmbeddingOperator& op) : vocabulary_(op.vocabulary()) {}
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    state<State>(call).tokens = x[0];
+    call.rank.backend.embed_forward(x[0], vocabulary_, call.w[0], y, call.rank.stream);
+  }
+  void backward_filter(const KernelCall& call, const Tensor& dy) const override {
+    call.rank.backend.embed_backward(state<State>(call).tokens, dy, call.dw[0], call.write, call.rank.stream);
+  }
+  bool supports_overwrite() const override { return true; }
+  void backward_data(const KernelCall&, const Tensor&, std::span<const Tensor>) const override {
+    broken("tokens have no gradient");
+  }
+
+ private:
+  struct State final : Saved {
+    Tensor tokens;
+  };
+  Index vocabulary_;
+};
+
+/// y[N C L] = x[N C H W]: the same numbers in the same order.
+class PlacesKernel final : public Kernel {
+ public:
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    copy(call, x[0], y);
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    copy(call, dy, dx[0]);
+  }
+
+ private:
+  static void copy(const KernelCall& call, const Tensor& from, const Tensor& to) {
+    if (to.volume() > 0)
+      to.device().copy(from.data(), to.data(), static_cast<std::size_t>(to.bytes()), call.rank.stream);
+  }
+};
+
+/// y[N C L] = x[N C L] + w[C L]. One sample is a row, and w a bias. The gradient is dy itself
+/// (LayerPlan::forwards_gradient).
+class PositionsKernel final : public Kernel {
+ public:
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    if (x[0].data() != y.data()) copy_box(x[0], y, y.box(), call.rank.stream);
+    call.rank.backend.bias_forward(call.w[0], samples(y), call.rank.stream);
+  }
+  void backward_filter(const KernelCall& call, const Tensor& dy) const override {
+    call.rank.backend.bias_backward(samples(dy), call.dw[0], call.write, call.rank.stream);
+  }
+  bool supports_overwrite() const override { return true; }
+  void backward_data(const KernelCall&, const Tensor&, std::span<const Tensor>) const override {}
+
+ private:
+  static Tensor samples(const Tensor& x) {
+    const Index count = x.box().extent(0), columns = x.extent('C') * x.extent('L');
+    return Tensor::view(x, 0, "NC", Box(Shape{{'N', count}, {'C', columns}}));
+  }
+};
+
+class GatedKernel final : public Kernel {
+ public:
+  explicit GatedKernel(const GatedOperator& op) : f_(op.function()) {}
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    state<State>(call).x = x[0];
+    call.rank.backend.gate_forward(f_, x[0], y, call.rank.stream);
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    call.rank.backend.gate_backward(f_, state<State>(call).x, dy, dx[0], call.rank.stream);
+  }
+
+ private:
+  struct State final : Saved {
+    Tensor x;
+  };
+  Activation f_;
+};
+
+class RotaryKernel final : public Kernel {
+ public:
+  RotaryKernel(const RotaryOperator& op, const HeadGroups& heads)
+      : rotation_{heads.in_group + 2, heads.in_group + 1, heads.dim, op.base()}, back_(rotation_) {
+    back_.back = true;
+  }
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    call.rank.backend.rotate(rotation_, x[0], y, call.rank.stream);
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    call.rank.backend.rotate(back_, dy, dx[0], call.rank.stream);
+  }
+
+ private:
+  Rotation rotation_, back_;
+};
+
+/// Attention between all places, of the groups of heads that the rank holds.
+class AttentionKernel final : public Kernel {
+ public:
+  AttentionKernel(const AttentionOperator& op, const HeadGroups& heads, Index channels)
+      : heads_(heads),
+        shape_{channels / heads.step(), heads.in_group, heads.dim, 1 / std::sqrt(static_cast<double>(heads.dim)),
+               op.causal()} {}
+
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    auto& kept = state<State>(call);
+    kept.x = x[0];
+    kept.y = y;
+    Box numbers = y.box();
+    numbers[1] = {0, shape_.groups * shape_.queries};
+    kept.log_sums = y.beside(master_dtype(y.dtype()), y.names(), numbers, MemoryClass::activations);
+    call.rank.backend.attention_forward(shape_, queries(x[0]), keys(x[0]), values(x[0]), y, kept.log_sums, Write::over,
+                                        call.rank.stream);
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    const auto& kept = state<State>(call);
+    call.rank.backend.attention_backward(shape_, queries(kept.x), keys(kept.x), values(kept.x), kept.y, dy,
+                                         kept.log_sums, queries(dx[0]), keys(dx[0]), values(dx[0]), Write::over,
+                                         call.rank.stream);
+  }
+
+ private:
+  struct State final : Saved {
+    Tensor x, y, log_sums;
+  };
+
+  Heads queries(const Tensor& x) const { return {x, 0, heads_.step()}; }
+  Heads keys(const Tensor& x) const { return {x, heads_.in_group * heads_.dim, heads_.step()}; }
+  Heads values(const Tensor& x) const { return {x, (heads_.in_group + 1) * heads_.dim, heads_.step()}; }
+
+  HeadGroups heads_;
+  HeadShape shape_;
+};
+
+template <class Op>
+const Op& operator_of(const LayerPlan& layer) {
+  return static_cast<const Op&>(*layer.op);
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_place_norm_kernel(const LayerPlan& layer, int) {
+  return std::make_unique<PlaceNormKernel>(operator_of<PlaceNormOperator>(layer));
+}
+std::unique_ptr<Kernel> make_embedding_kernel(const LayerPlan& layer, int) {
+  return std::make_unique<EmbeddingKernel>(operator_of<EmbeddingOperator>(layer));
+}
+std::unique_ptr<Kernel> make_places_kernel(const LayerPlan&, int) { return std::make_unique<PlacesKernel>(); }
+std::unique_ptr<Kernel> make_positions_kernel(const LayerPlan&, int) { return std::make_unique<PositionsKernel>(); }
+std::unique_ptr<Kernel> make_gated_kernel(const LayerPlan& layer, int) {
+  return std::make_unique<GatedKernel>(operator_of<GatedOperator>(layer));
+}
+std::unique_ptr<Kernel> make_rotary_kernel(const LayerPlan& layer, int) {
+  const auto& op = operator_of<RotaryOperator>(layer);
+  return std::make_unique<RotaryKernel>(op, op.heads(layer->input_shapes[0]));
+}
+std::unique_ptr<Kernel> make_attention_kernel(const LayerPlan& layer, int rank) {
+  const auto& op = operator_of<AttentionOperator>(layer);
+  return std::make_unique<AttentionKernel>(op, op.heads(layer->input_shapes[0]), layer->at.x[0].owned(rank).extent(1));
+}
+
+}  // namespace partita
