@@ -13,6 +13,12 @@ bool is_finite(Backend& backend, const Tensor& tensor, Stream stream) {
   const Tensor squares = tensor.beside(DType::f64, "F", Box(Shape{{'F', 1}}), MemoryClass::workspace);
   squares.zero(stream);
   backend.add_squares(tensor, squares, stream);
+  if (std::isfinite(read(squares, stream)[0])) return true;
+  // The squares may be too large where the numbers are not: 0 times a number is 0 or NaN.
+  const Tensor zeros = tensor.like(tensor.box(), MemoryClass::workspace, Fill::none);
+  backend.axpby(0, tensor, 0, zeros, stream);
+  squares.zero(stream);
+  backend.add_squares(zeros, squares, stream);
   return std::isfinite(read(squares, stream)[0]);
 }
 
