@@ -10,7 +10,7 @@
 // epoch 2    loss 0.9669  accuracy 86.17%  0.2 s  2126 images/s
 // epoch 3    loss 0.8099  accuracy 87.76%  0.3 s  1927 images/s
 // epoch 4    loss 0.7410  accuracy 87.87%  0.3 s  2039 images/s
-// test  4    loss 0.7584  accuracy 87.90%  top-5 89.53%  mean IoU 0.7845  0.1 s  5283 images/s
+// test  4    loss 0.7584  accuracy 87.90%  top-5 89.53%  perplexity 2.13  0.1 s  5283 images/s
 // moved      3136 messages, 256185344 bytes by all ranks (predicted 3136, 256185344)
 // memory     11.1 MiB at most on a rank (predicted 11.1 MiB)
 #include <partita/partita.hpp>

@@ -46,10 +46,15 @@ def documents():
     partita("train", *segments, "--validate", "0.5", "--save", "s.h5", "--json", "segments.json", ranks=1)
     partita("train", *SMALL, "--no-test", "--validate", "test", "--json", "validated.json", ranks=1)
     partita("train", *SMALL[:-1], "f16", "--no-test", "--json", "f16.json", ranks=1)
-    written["train"] = [read_json(f"{name}.json") for name in ("train", "serial", "segments", "validated", "f16")]
+    tokens = ["--model", "gpt", "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence", "4", "--vocabulary", "8",
+              "--batch", "2", "--data", "synthetic", "--samples", "4"]
+    partita("train", *tokens, "--validate", "0.5", "--save", "t.h5", "--json", "tokens.json", ranks=1)
+    written["train"] = [read_json(f"{name}.json")
+                        for name in ("train", "serial", "segments", "validated", "f16", "tokens")]
     partita("evaluate", *SMALL, "--strategy", "pipeline.toml", "--load", "w.h5", "--json", "evaluate.json", ranks=2)
     partita("evaluate", *segments, "--load", "s.h5", "--json", "segmented.json", ranks=1)
-    written["evaluate"] = [read_json("evaluate.json"), read_json("segmented.json")]
+    partita("evaluate", *tokens, "--load", "t.h5", "--json", "predicted.json", ranks=1)
+    written["evaluate"] = [read_json(f"{name}.json") for name in ("evaluate", "segmented", "predicted")]
     partita("compare", "--strategies", STRATEGIES / "fashion-cnn-hybrid.toml", STRATEGIES / "fashion-cnn-pipeline.toml",
             "--memory-limit", "1MiB", "--json", "compare.json", status=2)
     partita("compare", "--batch", "8", "--strategies", "pipeline.toml", "--measure", "--json", "measured.json", ranks=2)

@@ -216,11 +216,17 @@ void check_train(const std::string& path, const Json& json) {
   for (const char* what : {"messages", "bytes", "memory"})
     for (const char* how : {"predicted_", "measured_"})
       check(path, "", json, {{(std::string(how) + what).c_str(), ValueKind::number, false}});
-  const std::vector<Field> pass{{"epoch", ValueKind::number, false},   {"step", ValueKind::number, false},
-                                {"steps", ValueKind::number, false},   {"samples", ValueKind::number, false},
-                                {"loss", ValueKind::number, false},    {"accuracy", ValueKind::number, false},
-                                {"top5", ValueKind::number, false},    {"mean_iou", ValueKind::number, false},
-                                {"seconds", ValueKind::number, false}, {"images_per_second", ValueKind::number, false}};
+  const std::vector<Field> pass{{"epoch", ValueKind::number, false},
+                                {"step", ValueKind::number, false},
+                                {"steps", ValueKind::number, false},
+                                {"samples", ValueKind::number, false},
+                                {"loss", ValueKind::number, false},
+                                {"accuracy", ValueKind::number, false},
+                                {"top5", ValueKind::number, false},
+                                {"mean_iou", ValueKind::number, false},
+                                {"perplexity", ValueKind::number, false},
+                                {"seconds", ValueKind::number, false},
+                                {"images_per_second", ValueKind::number, false}};
   for (const char* list : {"epochs", "validation"})
     if (json.value(list, Json()).is_array()) check_all(path, list, json[list], pass);
   if (json.value("test", Json()).is_object()) check(path, "test", json["test"], pass);

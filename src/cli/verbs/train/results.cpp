@@ -63,7 +63,8 @@ Results::Results(const TrainOptions& options, const Model& model, Trainer& train
     : options_(options), trainer_(trainer), world_(world), first_(world.rank() == 0) {
   const Plan& plan = trainer.plan();
   const Target target = plan.layers.back().op->target(plan.layers.back()->input_shapes[0]);
-  segments_ = target.labels && target.shape.dims() > 1;
+  tokens_ = plan.layers.front().op->integers();
+  segments_ = target.labels && target.shape.dims() > 1 && !tokens_;
   head_ = {{"subject", options.verb},
            {"version", version},
            {"model", model.name()},
@@ -156,6 +157,7 @@ Json Results::pass(const EpochReport& report) const {
             {"seconds", report.seconds}, {"images_per_second", rate_of(report)}};
   if (report.counts.has_top5()) json["top5"] = report.counts.top5();
   if (segments_ && report.counts.classes() > 0) json["mean_iou"] = report.counts.mean_iou();
+  if (tokens_) json["perplexity"] = std::exp(report.loss);
   return json;
 }
 
@@ -165,6 +167,7 @@ void Results::print_pass(const char* what, const EpochReport& report) const {
   if (report.skipped == report.steps && std::isnan(report.loss)) text = "no loss: all steps were skipped";
   if (report.counts.has_top5()) text += fmt::format("  top-5 {:.2f}%", 100 * report.counts.top5());
   if (segments_ && report.counts.classes() > 0) text += fmt::format("  mean IoU {:.4f}", report.counts.mean_iou());
+  if (tokens_) text += fmt::format("  perplexity {:.2f}", std::exp(report.loss));
   const bool part = report.first > 0 || report.steps < report.all;
   fmt::print(
       "{} {:<3}  {}  {:.1f} s  {:.0f} images/s{}\n", what, report.epoch, text, report.seconds, rate_of(report),

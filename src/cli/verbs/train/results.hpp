@@ -54,6 +54,7 @@ class Results {
   Communicator& world_;
   bool first_;          // this is rank 0, which prints and writes
   bool segments_;       // the model labels positions, not whole samples
+  bool tokens_;         // it predicts tokens: exp(loss) is the perplexity
   bool noted_ = false;  // that the file could not be written
   Json earlier_;        // on rank 0: what the file holds of the steps before this run, if it continues a training
   Json head_, epochs_ = Json::array(), validation_ = Json::array(), best_, test_, confusion_;

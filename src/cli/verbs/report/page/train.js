@@ -107,7 +107,8 @@ function trainSection(parent, content) {
     {title: "pass", value: (e) => e.name, show: show.text}, {title: "steps", value: (e) => e.steps, show: show.count},
     {title: "samples", value: (e) => e.samples, show: show.count}, {title: "loss", value: (e) => e.loss, show: exact},
     {title: "accuracy", value: (e) => e.accuracy, show: show.percent}, {title: "top 5", value: (e) => e.top5, show: show.percent},
-    {title: "mean IoU", value: (e) => e.mean_iou, show: exact}, {title: "time", value: (e) => e.seconds, show: show.time},
+    {title: "mean IoU", value: (e) => e.mean_iou, show: exact}, {title: "perplexity", value: (e) => e.perplexity, show: exact},
+    {title: "time", value: (e) => e.seconds, show: show.time},
     {title: "images/s", value: (e) => e.images_per_second, show: show.count},
   ], rounds);
   if (content.confusion) confusionMatrix(parent, content.confusion);
