@@ -1,7 +1,9 @@
 // Runs random layers in f64, each under a random layout on 1 to 6 thread ranks, and prints parameters, inputs, outputs,
-// loss and gradients as one JSON object per line. bench/peers/oracle.py compares them with PyTorch. The layer stands
-// between a 1x1 convolution, whose gradient checks the layer's dx, and a mean squared error.
-//   build/bench/oracle [CASES [SEED]]
+// loss and gradients as one JSON object per line. bench/peers/oracle.py compares them with PyTorch. Each seed draws a
+// layer of images, behind a 1x1 convolution, and a layer of sequences, behind a linear layer or an embedding. The
+// gradient of the layer before it checks the layer's dx. Behind it stands a loss.
+//   build/bench/oracle [SEEDS [FIRST]]
+#include "bench/support/oracle_case.hpp"
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/strategies/plan/bind.hpp"
@@ -12,8 +14,8 @@
 #include "src/train/trainer/trainer_parts.hpp"
 
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
+#include <map>
 #include <mutex>
 #include <random>
 
@@ -23,13 +25,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A layer and its parameters, with PyTorch's names.
-struct Case {
-  Model model{"oracle"};
-  Json described;
-  std::string layout, grid;
-  Index batch = 1;
-};
+using Case = bench::OracleCase;
 
 /// True if the parameters are invalid or PyTorch does not support them, so that others are drawn. Any other error is a
 /// fault.
@@ -40,7 +36,7 @@ bool may_be_drawn_again(const std::string& message) {
   return false;
 }
 
-/// Draws random cases.
+/// Draws layers of images.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(seed) {}
@@ -78,9 +74,10 @@ class Draw {
     t = layer(c, t, channels);
     c.model.mean_squared_error("loss", t);
     static const std::vector<std::string> grids{"", "a=2", "a=3", "a=2 b=2", "a=3 b=2"};
-    c.grid = grids[between(0, 4)];
+    c.strategy = Strategy(grids[between(0, 4)]);
     c.layout = layout(c);
-    static_cast<void>(bind(c.model, strategy(c), {.batch = c.batch, .dtype = DType::f64, .optimizer = {}}));
+    c.strategy.layer("layer", {.output = c.layout});
+    static_cast<void>(bind(c.model, c.strategy, {.batch = c.batch, .dtype = DType::f64, .optimizer = {}}));
     return c;
   }
 
@@ -149,10 +146,9 @@ class Draw {
   }
 
   std::string layout(const Case& c) {
-    const Grid grid = Grid::parse(c.grid);
     const Shape y = c.model.shapes(c.batch)[2];
     std::string text;
-    std::vector<std::string> axes = grid.names();
+    std::vector<std::string> axes = c.strategy.grid().names();
     std::vector<int> dims(static_cast<std::size_t>(y.dims()));
     for (std::size_t d = 0; d < dims.size(); ++d) dims[d] = static_cast<int>(d);
     std::shuffle(dims.begin(), dims.end(), random_);
@@ -161,14 +157,6 @@ class Draw {
     return text;
   }
 
- public:
-  static Strategy strategy(const Case& c) {
-    Strategy strategy(c.grid);
-    strategy.layer("layer", {.output = c.layout});
-    return strategy;
-  }
-
- private:
   std::mt19937_64 random_;
   int dims_ = 2;
 };
@@ -178,57 +166,102 @@ class Whole {
  public:
   void add(const Shape& shape, const Tensor& part) {
     values_.resize(static_cast<std::size_t>(shape.volume()));
+    known_.resize(values_.size());
     for_rows(part, shape, [&](const Row& row) {
-      for (Index i = 0; i < row.length; ++i) values_[row.first + i] = part.get(row.offset + i * row.stride);
+      for (Index i = 0; i < row.length; ++i) set(row.first + i, part.get(row.offset + i * row.stride));
     });
   }
   const std::vector<double>& values() const { return values_; }
+  /// True if ranks that hold the same element hold the same value, and every element is held.
+  bool agrees() const { return agrees_ && std::find(known_.begin(), known_.end(), false) == known_.end(); }
 
  private:
+  void set(Index i, double value) {
+    agrees_ = agrees_ && (!known_[i] || values_[i] == value);
+    known_[i] = true;
+    values_[i] = value;
+  }
+
   std::vector<double> values_;
+  std::vector<bool> known_;
+  bool agrees_ = true;
 };
 
-Json run(const Case& c, std::uint64_t seed) {
-  std::map<std::string, Whole> found;
-  double loss = 0;
+/// What all ranks found, by name.
+struct Found {
   std::mutex mutex;
-  run_threads(Grid::parse(c.grid).size(), [&](Communicator& comm) {
-    TrainerOptions options;
-    options.batch = c.batch;
-    options.dtype = DType::f64;
-    options.backend = "reference";
-    options.seed = seed;
-    Trainer trainer(c.model, Draw::strategy(c), options, comm);
-    Executor& executor = TrainerParts::executor(trainer, c.batch, true);
-    executor.keep_outputs(true);
-    const Plan& plan = executor.plan();
-    const Shape image = plan.layers[0]->shape, target = executor.target().shape;
-    const Batch batch{Tensor(DType::f64, image.names(), executor.images()),
-                      Tensor(DType::f64, target.names(), executor.target_box())};
-    fill(batch.images, image, [&](Index i) { return Random(seed, 1).normal(i); });
-    fill(batch.target, target, [&](Index i) { return Random(seed, 2).normal(i); });
-    for (std::size_t l = 0; l < plan.layers.size(); ++l)
-      for (std::size_t w = 0; w < plan.layers[l]->weights.size(); ++w) {
-        const auto& spec = plan.layers[l]->weights[w];
-        if (!spec.trained) continue;
-        const Tensor& mine = TrainerParts::parameters(trainer).layer(l).master[w].local;
-        fill(mine, spec.shape, [&](Index i) { return Random(seed, 10 * l + w + 3).normal(i); });
-        const std::lock_guard lock(mutex);
-        found[plan.layers[l].name + "/" + spec.name].add(spec.shape, mine);
-      }
-    const StepResult result = executor.run(batch, 0, 1e-300);
+  std::map<std::string, Whole> tensors;
+  double loss = 0;
+
+  void add(const std::string& name, const Shape& shape, const Tensor& part) {
     const std::lock_guard lock(mutex);
-    loss = result.loss;
-    found["image"].add(image, batch.images);
-    found["target"].add(target, batch.target);
-    found["y"].add(plan.layers[2]->shape, executor.output(2));
-    for (std::size_t l = 0; l < plan.layers.size(); ++l)
-      for (std::size_t w = 0; w < TrainerParts::parameters(trainer).layer(l).gradient.size(); ++w)
-        found["d " + plan.layers[l].name + "/" + plan.layers[l]->weights[w].name].add(
-            plan.layers[l]->weights[w].shape, TrainerParts::parameters(trainer).layer(l).gradient[w]);
-  });
+    tensors[name].add(shape, part);
+  }
+};
+
+/// Draws all trained weights.
+void draw_weights(Trainer& trainer, const Plan& plan, std::uint64_t seed, Found& found) {
+  for (std::size_t l = 0; l < plan.layers.size(); ++l)
+    for (std::size_t w = 0; w < plan.layers[l]->weights.size(); ++w) {
+      const auto& spec = plan.layers[l]->weights[w];
+      if (!spec.trained) continue;
+      const Tensor& mine = TrainerParts::parameters(trainer).layer(l).master[w].local;
+      fill(mine, spec.shape, [&](Index i) { return Random(seed, 10 * l + w + 3).normal(i); });
+      found.add(plan.layers[l].name + "/" + spec.name, spec.shape, mine);
+    }
+}
+
+/// Draws this rank's part of the input and the target. Tokens and labels are whole numbers.
+Batch draw_batch(const Case& c, const Executor& executor, std::uint64_t seed, Found& found) {
+  const Plan& plan = executor.plan();
+  const Shape image = plan.layers[0]->shape;
+  const Target target = executor.target();
+  const Index classes = plan.layers.back()->input_shapes[0]['C'];
+  const bool tokens = c.model.layers()[0].op->integers();
+  const Index vocabulary = tokens ? c.described["vocabulary"].get<Index>() : 0;
+  Batch batch{Tensor(tokens ? DType::i32 : DType::f64, image.names(), executor.images()),
+              Tensor(target.labels ? DType::i32 : DType::f64, target.shape.names(), executor.target_box())};
+  const auto draw = [&](std::uint64_t purpose, Index i, bool whole, Index numbers) {
+    const Random random(seed, purpose);
+    return whole ? static_cast<double>(random.bits(i) % static_cast<std::uint32_t>(numbers)) : random.normal(i);
+  };
+  fill(batch.images, image, [&](Index i) { return draw(1, i, tokens, vocabulary); });
+  fill(batch.target, target.shape, [&](Index i) { return draw(2, i, target.labels, classes); });
+  found.add("image", image, batch.images);
+  found.add("target", target.shape, batch.target);
+  return batch;
+}
+
+void run_rank(const Case& c, std::uint64_t seed, Communicator& comm, Found& found) {
+  TrainerOptions options;
+  options.batch = c.batch;
+  options.dtype = DType::f64;
+  options.backend = "reference";
+  options.seed = seed;
+  Trainer trainer(c.model, c.strategy, options, comm);
+  Executor& executor = TrainerParts::executor(trainer, c.batch, true);
+  executor.keep_outputs(true);
+  const Plan& plan = executor.plan();
+  draw_weights(trainer, plan, seed, found);
+  const StepResult result = executor.run(draw_batch(c, executor, seed, found), 0, 1e-300);
+  const std::size_t last = plan.layers.size() - 2;
+  found.add("y", plan.layers[last]->shape, executor.output(last));
+  for (std::size_t l = 0; l < plan.layers.size(); ++l)
+    for (std::size_t w = 0; w < TrainerParts::parameters(trainer).layer(l).gradient.size(); ++w) {
+      const auto& spec = plan.layers[l]->weights[w];
+      found.add("d " + plan.layers[l].name + "/" + spec.name, spec.shape,
+                TrainerParts::parameters(trainer).layer(l).gradient[w]);
+    }
+  const std::lock_guard lock(found.mutex);
+  found.loss = result.loss;
+}
+
+Json run(const Case& c, std::uint64_t seed) {
+  Found found;
+  run_threads(c.strategy.grid().size(), [&](Communicator& comm) { run_rank(c, seed, comm, found); });
   Json json = c.described;
-  json["grid"] = c.grid;
+  json["seed"] = seed;
+  json["grid"] = c.strategy.grid().print();
   json["layout"] = c.layout;
   const auto shapes = c.model.shapes(c.batch);
   const auto extents = [](const Shape& shape) {
@@ -237,9 +270,12 @@ Json run(const Case& c, std::uint64_t seed) {
     return all;
   };
   json["image shape"] = extents(shapes[0]);
-  json["y shape"] = extents(shapes[2]);
-  json["loss"] = loss;
-  for (const auto& [name, whole] : found) json[name] = whole.values();
+  json["y shape"] = extents(shapes[shapes.size() - 2]);
+  json["loss"] = found.loss;
+  for (const auto& [name, whole] : found.tensors) {
+    if (!whole.agrees()) fail("seed {}: the ranks' parts of {} do not agree, on \"{}\"", seed, name, c.layout);
+    json[name] = whole.values();
+  }
   return json;
 }
 
@@ -249,7 +285,8 @@ int main(int argc, char** argv) {
   const auto number = [&](int i, std::uint64_t otherwise) {
     return argc > i ? parse_number<std::uint64_t>(argv[i]).value_or(otherwise) : otherwise;
   };
-  const std::uint64_t cases = number(1, 500), first = number(2, 1);
-  for (std::uint64_t seed = first; seed < first + cases; ++seed) fmt::print("{}\n", run(Draw(seed)(), seed).dump());
+  const std::uint64_t seeds = number(1, 500), first = number(2, 1);
+  for (std::uint64_t seed = first; seed < first + seeds; ++seed)
+    for (const Case& c : {Draw(seed)(), bench::draw_sequence(seed)}) fmt::print("{}\n", run(c, seed).dump());
   return 0;
 }

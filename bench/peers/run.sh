@@ -1,6 +1,7 @@
 #!/bin/bash
-# Compares outputs and gradients of 500 random layers with PyTorch and exchanges schedules with it. Then trains the same
-# networks with Partita, PyTorch and JAX in turns. Prints one JSON object per line.
+# Compares outputs and gradients of 500 random layers of images and 500 of sequences with PyTorch, and exchanges
+# schedules with it. Then trains the same networks with Partita, PyTorch and JAX in turns. Prints one JSON object per
+# line.
 #   bash bench/peers/run.sh [MODEL...]    models: fashion-cnn resnet50 mesh-tangling unet3d
 # Installs PyTorch and JAX into build/peers (a virtual environment of several gigabytes) if they are missing.
 set -eu
