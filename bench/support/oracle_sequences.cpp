@@ -65,7 +65,8 @@ class Draw {
 
   Value layer_norm() {
     c_.described["epsilon"] = 1e-3;
-    return c_.model.layer_norm("layer", first_of_any(between(1, 7)), {.epsilon = 1e-3, .per_place = true});
+    // of one channel all gradients but the shift's are zero, and PyTorch's rounding errors
+    return c_.model.layer_norm("layer", first_of_any(between(2, 7)), {.epsilon = 1e-3, .per_place = true});
   }
 
   Value rms_norm() {
