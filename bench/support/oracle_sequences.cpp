@@ -122,6 +122,7 @@ class Draw {
 
   Value attention() {
     const bool turned = chance(0.4), causal = chance(0.5);
+    if (chance(0.08)) length_ = pick(std::vector<Index>{131, 521});  // more than one block of queries, and of keys
     c_.described["causal"] = causal;
     Value t = first(draw_heads(turned ? 2 : 1));
     if (turned) t = c_.model.rotary("turned", t, draw_rotary());
