@@ -130,7 +130,7 @@ void ReferenceBackend::cross_entropy_loss(const Tensor& numbers, double count, c
                       *const before = labeled + rows;
   double loss = 0, hits = 0;
   for (Index row = 0; row < rows; ++row) {
-    loss += largest[row] + std::log(sum[row]) - labeled[row];
+    loss += (largest[row] - labeled[row]) + std::log(sum[row]);  // small losses keep their digits
     hits += labeled[row] == largest[row] && before[row] == 0 ? 1 : 0;
   }
   result.as<double>()[0] += loss / count;

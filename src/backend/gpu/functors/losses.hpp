@@ -108,7 +108,7 @@ struct RowEntropy {
   EntropyRows of;
   PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index /*group*/, Index row) const {
     const bool right = of.labeled[row] == of.largest[row] && of.before[row] == 0;
-    return {{of.largest[row] + std::log(of.sum[row]) - of.labeled[row], right ? 1.0 : 0.0}};
+    return {{(of.largest[row] - of.labeled[row]) + std::log(of.sum[row]), right ? 1.0 : 0.0}};
   }
 };
 
