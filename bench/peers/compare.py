@@ -16,7 +16,10 @@ BUILD = HERE.parent.parent / "build"
 MODELS = {"fashion-cnn": ("fashion-cnn-sample-batch128", 5, "3", ["threads", "ddp"], ["1", "2"]),
           "resnet50": ("resnet50-sample-batch16", 3, "8", ["threads", "ddp"], []),
           "mesh-tangling": ("mesh-tangling-spatial-batch1", 2, "10", ["threads"], ["2"]),
-          "unet3d": ("unet3d-spatial-batch1", 2, "10", ["threads"], ["2"])}
+          "unet3d": ("unet3d-spatial-batch1", 2, "10", ["threads"], ["2"]),
+          "gpt": ("gpt-sample-batch8", 5, "5", ["threads", "ddp"], []),
+          "vit": ("vit-sample-batch16", 5, "5", ["threads", "ddp"], [])}
+FORMS = {"gpt": ["first"]}  # tokens have no channels; else both forms of memory
 
 
 def output(command):
@@ -32,7 +35,7 @@ def compare(python, model, versions):
     case, rounds, seconds, torch_ways, jax_ways = MODELS[model]
     rounds = int(os.environ.get("ROUNDS", rounds))
     peers = {f"pytorch, 2 {'threads' if way == 'threads' else 'processes'}{', channels last' if form == 'last' else ''}":
-             ["torch_train.py", model, way, "2", form, seconds] for way in torch_ways for form in ("last", "first")}
+             ["torch_train.py", model, way, "2", form, seconds] for way in torch_ways for form in FORMS.get(model, ["last", "first"])}
     peers |= {f"jax, {way} device{'s' if way != '1' else ''}": ["jax_train.py", model, way, seconds] for way in jax_ways}
     times = {name: [] for name in ["ours", *peers]}
     for round_ in range(rounds):
@@ -51,9 +54,11 @@ def compare(python, model, versions):
 
 def main():
     python = os.path.abspath(sys.argv[1])
+    models = sys.argv[2:] or list(MODELS)
+    wanted = [("pytorch", "torch")] + [("jax", "jax")] * any(MODELS[model][4] for model in models)
     versions = {name: output([python, "-c", f"import {module}; print({module}.__version__)"])[0]
-                for name, module in (("pytorch", "torch"), ("jax", "jax"))}
-    for model in sys.argv[2:] or MODELS:
+                for name, module in wanted}
+    for model in models:
         compare(python, model, versions)
 
 

@@ -68,6 +68,75 @@ class UNet3d(nn.Module):
         return self.scores(x)
 
 
+class Attention(nn.Module):
+    """The channels of each head's query, key and value follow each other, as in Partita."""
+
+    def __init__(self, hidden, heads, causal):
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+
+    def forward(self, x):
+        samples, places, hidden = x.shape
+        packed = self.qkv(x).view(samples, places, self.heads, 3, hidden // self.heads)
+        q, k, v = packed.permute(3, 0, 2, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.out(y.transpose(1, 2).reshape(x.shape))
+
+
+class Block(nn.Module):
+    def __init__(self, hidden, heads, causal):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.attention = Attention(hidden, heads, causal)
+        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+def blocks(layers, hidden, heads, causal):
+    return nn.Sequential(*(Block(hidden, heads, causal) for _ in range(layers)), nn.LayerNorm(hidden))
+
+
+class Gpt(nn.Module):
+    """Returns the scores of all places of all samples, one row for each."""
+
+    def __init__(self, layers=4, hidden=256, heads=4, sequence=256, vocabulary=256):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, hidden)
+        self.positions = nn.Parameter(torch.randn(sequence, hidden) * 0.02)
+        self.blocks = blocks(layers, hidden, heads, True)
+        self.scores = nn.Linear(hidden, vocabulary, bias=False)
+
+    def forward(self, tokens):
+        return self.scores(self.blocks(self.embedding(tokens) + self.positions)).flatten(0, 1)
+
+
+class Vit(nn.Module):
+    def __init__(self, layers=12, hidden=384, heads=6, extent=64, patch=8, classes=10):
+        super().__init__()
+        self.patches = nn.Conv2d(3, hidden, patch, patch)
+        self.positions = nn.Parameter(torch.randn((extent // patch) ** 2, hidden) * 0.02)
+        self.blocks = blocks(layers, hidden, heads, False)
+        self.scores = nn.Linear(hidden, classes)
+
+    def forward(self, images):
+        places = self.patches(images).flatten(2).transpose(1, 2)
+        return self.scores(self.blocks(places + self.positions).mean(1))
+
+
 # name -> network, batch, input of one sample, shape of its labels
 MODELS = {"fashion-cnn": (fashion_cnn, 128, (1, 28, 28), ()), "resnet50": (resnet50, 16, (3, 224, 224), ()),
-          "mesh-tangling": (mesh_tangling, 1, (18, 1024, 1024), (16, 16)), "unet3d": (UNet3d, 1, (1, 64, 64, 64), (64, 64, 64))}
+          "mesh-tangling": (mesh_tangling, 1, (18, 1024, 1024), (16, 16)), "unet3d": (UNet3d, 1, (1, 64, 64, 64), (64, 64, 64)),
+          "gpt": (Gpt, 8, (256,), (256,)), "vit": (Vit, 16, (3, 64, 64), ())}
+
+
+def batch_of(name, samples):
+    """Random input of so many samples, and their labels."""
+    _, _, sample, places = MODELS[name]
+    labels = torch.arange(samples * torch.Size(places).numel()) % 2
+    if name == "gpt":
+        return torch.randint(256, (samples, *sample)), labels
+    return torch.randn(samples, *sample), labels.reshape(samples, *places)

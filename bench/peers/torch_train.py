@@ -11,13 +11,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from torch_models import MODELS
+from torch_models import MODELS, batch_of
 
 
 def steps(name, processes, last, seconds):
     """The median seconds per step when `processes` processes share a batch."""
     torch.manual_seed(1)
-    make, batch, sample, places = MODELS[name]
+    make, batch, sample, _ = MODELS[name]
     form = torch.contiguous_format
     if last:
         form = torch.channels_last if len(sample) == 3 else torch.channels_last_3d
@@ -26,8 +26,8 @@ def steps(name, processes, last, seconds):
         net = nn.parallel.DistributedDataParallel(net)  # batch normalization uses each process's own samples
     optimizer = torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
-    images = torch.randn(batch // processes, *sample).to(memory_format=form)
-    labels = (torch.arange(batch // processes * torch.Size(places).numel()) % 2).reshape(batch // processes, *places)
+    images, labels = batch_of(name, batch // processes)
+    images = images.to(memory_format=form)
     few = 10 if name == "fashion-cnn" else 1  # first steps that do not count, because they allocate and initialize
     times, end = [], None
     while end is None or len(times) < 3 or not over(processes, end):
