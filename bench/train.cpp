@@ -19,13 +19,17 @@ struct Case {
   const char* name;
   const char* model;
   Index batch;
-  const char* grid;    ///< {} stands for the number of ranks
-  const char* layout;  ///< layout of every layer's output
-  double budget;       ///< seconds
-  bool apart = false;  ///< ranks do not communicate
+  const char* grid;     ///< {} stands for the number of ranks
+  const char* layout;   ///< layout of every layer's output
+  double budget;        ///< seconds
+  bool apart = false;   ///< ranks do not communicate
+  bool heads = false;   ///< pairs of a transformer's linear layers are cut over the axis t
+  ModelSize size = {};  ///< of the model
 };
 
-constexpr Case cases[]{
+const ModelSize small_vit{.extent = 64, .classes = 10, .transformer = {.patch = 8}};
+
+const Case cases[]{
     {"fashion-cnn-sample-batch128", "fashion-cnn", 128, "data={}", "N@data", 20},
     {"fashion-cnn-apart-batch128", "fashion-cnn", 128, "data={}", "N@data", 20, true},
     {"fashion-cnn-spatial-batch128", "fashion-cnn", 128, "y={}", "H@y", 20},
@@ -33,13 +37,27 @@ constexpr Case cases[]{
     {"resnet50-apart-batch16", "resnet50", 16, "data={}", "N@data", 20, true},
     {"mesh-tangling-spatial-batch1", "mesh-tangling", 1, "y={}", "H@y", 60},
     {"unet3d-spatial-batch1", "unet3d", 1, "d={}", "D@d", 40},
+    {"gpt-sample-batch8", "gpt", 8, "data={}", "N@data", 20},
+    {"gpt-heads-batch8", "gpt", 8, "t={}", "", 20, false, true},
+    {"vit-sample-batch16", "vit", 16, "data={}", "N@data", 20, false, false, small_vit},
 };
 
-/// A trainer that repeats steps on one batch of random images.
+/// The strategy of a case on so many ranks.
+Strategy strategy_of(const Case& c, int ranks) {
+  Strategy strategy(fmt::format(fmt::runtime(c.grid), ranks));
+  strategy.layer("*", {.output = c.layout});
+  if (!c.heads) return strategy;
+  // As examples/strategies/gpt-columns-rows.toml.
+  strategy.layer("embedding", {.weights = "V@t"});
+  for (const char* wide : {"*_qkv", "*_attention", "*_up", "*_gelu", "scores"}) strategy.layer(wide, {.output = "C@t"});
+  return strategy;
+}
+
+/// A trainer that repeats steps on one batch of random images or tokens.
 class Steps {
  public:
   Steps(const Case& c, const Strategy& strategy, Communicator& comm)
-      : trainer_(builtin_model(c.model), strategy,
+      : trainer_(builtin_model(c.model, c.size), strategy,
                  {.batch = c.batch,
                   .optimizer = {.rate = 0.001},
                   .augmentation = {},
@@ -47,7 +65,11 @@ class Steps {
                  comm),
         batch_(trainer_.make_batch(c.batch)) {
     const SampleBlock &images = batch_.images[0], &labels = batch_.targets[0];
-    fill(images.tensor, images.shape, [](Index i) { return Random(1, 1).normal(i); });
+    const bool tokens = images.tensor.dtype() == DType::i32;
+    fill(images.tensor, images.shape, [&](Index i) {
+      const Random random(1, 1);
+      return tokens ? static_cast<double>(random.bits(i) % 256) : random.normal(i);
+    });
     fill(labels.tensor, labels.shape, [](Index n) { return static_cast<double>(n % 2); });
   }
   void run() { trainer_.step(batch_); }
@@ -58,8 +80,7 @@ class Steps {
 };
 
 void measure(const Case& c, Communicator& world, Communicator& self) {
-  Strategy strategy(fmt::format(fmt::runtime(c.grid), world.size()));
-  strategy.layer("*", {.output = c.layout});
+  const Strategy strategy = strategy_of(c, world.size());
   Case share = c;
   share.batch /= world.size();
   Steps alone(c, Strategy(), self);
