@@ -22,9 +22,9 @@ void ReferenceBackend::bias_forward(const Tensor& bias, const Tensor& y, Stream)
     using T = decltype(t);
     using A = Accumulator<T>;
     T* to = y.as<T>();
+    const T* from = bias.as<T>();  // not in the loop, where every write to y could change it
     for (Index r = 0; r < size.rows; ++r, to += size.channels)
-      for (Index c = 0; c < size.channels; ++c)
-        to[c] = static_cast<T>(static_cast<A>(to[c]) + static_cast<A>(bias.as<T>()[c]));
+      for (Index c = 0; c < size.channels; ++c) to[c] = static_cast<T>(static_cast<A>(to[c]) + static_cast<A>(from[c]));
   });
 }
 
