@@ -6,10 +6,10 @@
 // strategy   declared, grid "data=2 t=2"
 // workload   batch 32, f64, adamw rate 0.003 beta1 0.9 beta2 0.999 epsilon 1e-08 clip 1
 // ranks      4 (rank:pid 0:28569 1:28570 2:28571 3:28572)
-// epoch 1    loss 2.3630  accuracy 47.45%  0.3 s  1847 images/s
-// epoch 2    loss 0.9669  accuracy 86.17%  0.2 s  2126 images/s
-// epoch 3    loss 0.8099  accuracy 87.76%  0.3 s  1927 images/s
-// epoch 4    loss 0.7410  accuracy 87.87%  0.3 s  2039 images/s
+// epoch 1    loss 2.3630  accuracy 47.45%  perplexity 10.62  0.3 s  1847 images/s
+// epoch 2    loss 0.9669  accuracy 86.17%  perplexity 2.63  0.2 s  2126 images/s
+// epoch 3    loss 0.8099  accuracy 87.76%  perplexity 2.25  0.3 s  1927 images/s
+// epoch 4    loss 0.7410  accuracy 87.87%  perplexity 2.10  0.3 s  2039 images/s
 // test  4    loss 0.7584  accuracy 87.90%  top-5 89.53%  perplexity 2.13  0.1 s  5283 images/s
 // moved      3136 messages, 256185344 bytes by all ranks (predicted 3136, 256185344)
 // memory     11.1 MiB at most on a rank (predicted 11.1 MiB)
