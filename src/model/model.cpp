@@ -185,6 +185,18 @@ void check_output(const Shape& y, std::span<const Shape> inputs) {
 
 }  // namespace
 
+namespace {
+
+/// Throws Error unless an embedding reads tokens, and any other layer values.
+void check_type(const Operator& op, const Layer& input) {
+  const bool embeds = dynamic_cast<const EmbeddingOperator*>(&op) != nullptr;
+  if (embeds && !input.op->integers())
+    fail("its input '{}' holds values; an embedding reads an input with Input::tokens", input.name);
+  if (!embeds && input.op->integers()) fail("its input '{}' holds tokens, which only an embedding reads", input.name);
+}
+
+}  // namespace
+
 Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, const std::vector<Value>& inputs) {
   if (name.empty() || name.find_first_of(" \t\n*?[]\"") != std::string::npos)
     fail("layer '{}': a layer's name must be a word without blanks, quotes and the characters * ? [ ]", name);
@@ -201,6 +213,7 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
   try {
     if (static_cast<int>(inputs.size()) != added.op->inputs())
       fail("it takes {} inputs, not {}", added.op->inputs(), inputs.size());
+    for (const int input : added.inputs) check_type(*added.op, layers_[input]);
     Shape output = added.op->output(shapes);
     check_output(output, shapes);
     for (const WeightSpec& weight : added.op->weights(shapes)) check_countable(weight.shape);

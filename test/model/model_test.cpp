@@ -305,6 +305,29 @@ TEST(Model, HoldsSequences) {
                {"layer 'z'", "has no activation of its own"});
 }
 
+TEST(Model, OnlyEmbeddingsReadTokens) {
+  Model m;
+  const Value tokens = m.input("tokens", {.length = 4, .tokens = true});
+  expect_error([&] { m.relu("bent", tokens); }, {"layer 'bent' (relu): its input 'tokens' holds tokens"});
+  const Value x = m.embedding("embedding", tokens, {.vocabulary = 9, .features = 12});
+  expect_error([&] { m.add("sum", x, tokens); }, {"layer 'sum' (add): its input 'tokens' holds tokens"});
+  expect_error([&] { m.embedding("again", x, {.vocabulary = 9}); },
+               {"layer 'again' (embedding): its input 'embedding' holds values"});
+  expect_error([&] { m.attention("attention", x, {.heads = 5}); }, {"12 channels", "a multiple of 15"});
+  expect_error([&] { m.attention("attention", x, {.heads = 3, .groups = 2}); }, {"2 groups do not divide 3 heads"});
+  expect_error([&] { m.rotary("rotary", x, {.heads = 4}); }, {"a head has 1 channels", "even"});
+}
+
+// GPT-2 small has 124,439,808 weights, where the scores share the table of the embedding.
+TEST(Model, TransformersHaveThePublishedWeights) {
+  EXPECT_EQ(builtin_model("gpt2-small").weights(), 124439808 + 50257 * 768);
+  const double large = static_cast<double>(builtin_model("gpt-175b").weights());
+  EXPECT_NEAR(large / 175e9, 1, 0.01);
+  expect_error([] { builtin_model("gpt", {.transformer = {.heads = 3}}); }, {"3 heads do not divide 256"});
+  expect_error([] { builtin_model("gpt", {.extent = 9}); }, {"gpt has a sequence"});
+  expect_error([] { builtin_model("lenet5", {.transformer = {.layers = 2}}); }, {"lenet5 has no layers"});
+}
+
 TEST(Model, ConcatenatesChannels) {
   Begun b;
   const auto c = b.m.conv("c", b.t, {.filters = 3});

@@ -7,6 +7,8 @@
 #include "src/train/trainer/announced.hpp"
 #include "src/train/trainer/sample_values.hpp"
 
+#include <cmath>
+
 namespace partita {
 
 void DataFeed::announce(Dataset& data, const SampleOrder& order, bool training, const Augmentation& augmentation) {
@@ -41,6 +43,18 @@ Batch DataFeed::empty_batch(const Executor& executor, int microbatch, Fill fill)
           made(target.shape, executor.target_box(microbatch), target.labels ? DType::i32 : options_.dtype)};
 }
 
+namespace {
+
+/// Throws Error if one of `tokens` is no whole number below `vocabulary`. `which` names their sample.
+void check_tokens(std::span<const double> tokens, Index vocabulary, std::string_view which) {
+  for (const double token : tokens)
+    if (!(token >= 0 && token < static_cast<double>(vocabulary)) || token != std::trunc(token))
+      fail("{} has the token {:g}, but vocabulary() is {}; tokens are whole numbers from 0 to {}", which, token,
+           vocabulary, vocabulary - 1);
+}
+
+}  // namespace
+
 Batch DataFeed::Step::read(int microbatch) {
   if (auto node = ahead_.extract(microbatch)) return std::move(node.mapped());
   if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
@@ -73,7 +87,15 @@ Batch DataFeed::Step::read_now(int microbatch) const {
     read_augmented(data_, samples[n], image, augmentation_, feed_.options_.seed, epoch_, values);
   };
   const auto which = [&](Index n) { return fmt::format("data set '{}': {}", data_.name(), name_of(n)); };
-  if (batch.images.dtype() == DType::f32)
+  if (batch.images.dtype() == DType::i32)
+    write_samples<double>(
+        batch.images,
+        [&](Index n, auto tokens) {
+          read_image(n, tokens);
+          check_tokens(tokens, data_.vocabulary(), which(n));
+        },
+        which);
+  else if (batch.images.dtype() == DType::f32)
     write_samples<float>(batch.images, read_image, which);
   else
     write_samples<double>(batch.images, read_image, which);
