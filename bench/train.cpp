@@ -2,12 +2,12 @@
 // "apart" show the limit of the machine: each rank trains its share of the samples without communication.
 //   build/mpiexec -n 2 build/bench/train [TEXT]    only cases whose name contains TEXT
 #include "bench/support/measure.hpp"
-#include "partita/base/philox.hpp"
 #include "partita/comm/mpi.hpp"
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/tensor/dist_tensor.hpp"
 #include "partita/train/trainer/trainer.hpp"
 #include "src/train/kernels/kernel_choice.hpp"
+#include "src/train/measure/draw_images.hpp"
 
 #include <fmt/format.h>
 
@@ -65,11 +65,7 @@ class Steps {
                  comm),
         batch_(trainer_.make_batch(c.batch)) {
     const SampleBlock &images = batch_.images[0], &labels = batch_.targets[0];
-    const bool tokens = images.tensor.dtype() == DType::i32;
-    fill(images.tensor, images.shape, [&](Index i) {
-      const Random random(1, 1);
-      return tokens ? static_cast<double>(random.bits(i) % 256) : random.normal(i);
-    });
+    draw_images(images.tensor, images.shape, trainer_.plan());
     fill(labels.tensor, labels.shape, [](Index n) { return static_cast<double>(n % 2); });
   }
   void run() { trainer_.step(batch_); }

@@ -1,12 +1,12 @@
 #include "src/train/measure/layer_times.hpp"
 
 #include "partita/base/error.hpp"
-#include "partita/base/philox.hpp"
 #include "partita/comm/solo.hpp"
 #include "partita/strategies/cost/estimate.hpp"
 #include "src/system/clock.hpp"
 #include "src/train/executor/executor.hpp"
 #include "src/train/kernels/kernel_choice.hpp"
+#include "src/train/measure/draw_images.hpp"
 #include "src/train/measure/summaries.hpp"
 #include "strategies/cost/local_work.hpp"
 #include "strategies/cost/representatives.hpp"
@@ -109,23 +109,10 @@ class Alone {
                      allocator_, MemoryClass::activations)};
     if (batch_.images.volume() == 0) return;
     const Tensor drawn(type, images.names(), executor_.images());
-    const auto tokens = static_cast<std::uint64_t>(vocabulary());
-    fill(drawn, images, [&](Index i) {
-      return type == DType::i32 ? static_cast<double>(Random(1, 1).bits(i) % tokens) : Random(1, 1).normal(i);
-    });
+    draw_images(drawn, images, plan_);
     from_host(drawn, batch_.images, allocator_->stream());
   }
 
-  /// The number of different tokens that all embeddings of the input know; 1 if it has none.
-  Index vocabulary() const {
-    Index least = 0;
-    for (const LayerPlan& layer : plan_.layers)
-      if (!layer.inputs.empty() && layer.inputs[0] == 0 && plan_.layers[0].op->integers()) {
-        const Index known = layer->weights[0].shape['V'];
-        least = least == 0 ? known : std::min(least, known);
-      }
-    return std::max<Index>(least, 1);
-  }
   Executor& executor() { return executor_; }
   Stream stream() const { return allocator_->stream(); }
   /// Runs the part once and returns its timed actions, without the time that stand-ins for other ranks took. Learns

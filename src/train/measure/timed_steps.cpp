@@ -1,10 +1,9 @@
 #include "src/train/measure/timed_steps.hpp"
 
-#include "partita/base/philox.hpp"
 #include "partita/strategies/plan/memory.hpp"
-#include "partita/tensor/dist_tensor.hpp"
 #include "partita/train/trainer/trainer.hpp"
 #include "src/system/clock.hpp"
+#include "src/train/measure/draw_images.hpp"
 #include "src/train/measure/summaries.hpp"
 
 #include <algorithm>
@@ -18,8 +17,7 @@ struct StepTimer::Parts {
       : world(everyone),
         trainer(model, strategy, options, world, std::move(processor)),
         batch(trainer.make_batch(options.batch)) {
-    for (const auto& images : batch.images)
-      fill(images.tensor, images.shape, [](Index i) { return Random(1, 1).normal(i); });
+    for (const auto& images : batch.images) draw_images(images.tensor, images.shape, trainer.plan());
   }
 
   Communicator& world;

@@ -1,7 +1,9 @@
 // Checks that ranks measure their own work: every layer on each rank where it computes, for any plan, and nothing that
 // is known already.
 #include "src/train/measure/layer_times.hpp"
+#include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "src/train/measure/timed_steps.hpp"
 #include "strategies/cost/local_work.hpp"
 
 #include "partita/strategies/cost/estimate.hpp"
@@ -259,6 +261,23 @@ TEST(LayerTimes, SayWhoseTheyAre) {
   EXPECT_TRUE(place.starts_with("2 threads on ")) << place;
   EXPECT_TRUE(place_of_times({.backend = "reference", .threads = 1}).starts_with("1 thread on "));
   EXPECT_EQ(backend_of_times({.backend = "reference", .threads = 2}, DType::f32), "reference");
+}
+
+// Layers and whole steps of a transformer are measured with tokens that its embedding knows.
+TEST(LayerTimes, OfATransformerAreMeasuredWithTokens) {
+  const Model m =
+      builtin_model("gpt", {.transformer = {.layers = 1, .hidden = 8, .heads = 2, .sequence = 5, .vocabulary = 3}});
+  Strategy s("t=2");
+  s.layer("*", {.output = "L@t"}).layer("embedding", {.output = "L@t", .weights = "V@t"});
+  const Workload workload{.batch = 2, .optimizer = {}};
+  const Plan plan = bind(m, s, workload);
+  const KernelTimes times = measured(plan);
+  for (std::size_t i = 1; i < plan.layers.size(); ++i) {
+    const auto found = times.find(local_work(plan.layers[i], 0, plan.workload), timed_loop(plan, 0));
+    ASSERT_TRUE(found) << plan.layers[i].name;
+    EXPECT_GT(found->forward, 0) << plan.layers[i].name;
+  }
+  run_threads(2, [&](Communicator& comm) { EXPECT_GT(time_steps(m, s, workload, quick, 0, comm).median, 0); });
 }
 
 }  // namespace
