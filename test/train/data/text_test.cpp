@@ -31,6 +31,13 @@ class Text : public testing::Test {
   fs::path folder_;
 };
 
+template <class T>
+std::string as_text(const std::vector<T>& bytes) {
+  std::string text;
+  for (const T b : bytes) text += static_cast<char>(static_cast<unsigned char>(b));
+  return text;
+}
+
 /// The tokens of places [lo, hi) of a sample, and their labels, as text.
 std::string tokens(const Dataset& data, Index sample, Index lo, Index hi) {
   std::vector<double> values(static_cast<std::size_t>(hi - lo));
@@ -38,14 +45,14 @@ std::string tokens(const Dataset& data, Index sample, Index lo, Index hi) {
   box[0] = {0, 1};
   box[1] = {lo, hi};
   data.read(sample, box, values);
-  return {values.begin(), values.end()};
+  return as_text(values);
 }
 std::string labels(const Dataset& data, Index sample, Index lo, Index hi) {
   std::vector<std::int32_t> values(static_cast<std::size_t>(hi - lo));
   Box box(1);
   box[0] = {lo, hi};
   data.read_labels(sample, box, values);
-  return {values.begin(), values.end()};
+  return as_text(values);
 }
 
 TEST_F(Text, EachLabelIsTheNextByte) {
