@@ -1,5 +1,11 @@
+#include "partita/base/philox.hpp"
 #include "src/model/operators.hpp"
 #include "src/model/rules.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
 
 namespace partita {
 
@@ -13,13 +19,13 @@ Shape places(const Shape& x) {
   return shape;
 }
 
-/// The layouts of a loss that runs on x. Two doubles, the loss and the number of correct predictions, are summed over
-/// all axes that shard x.
-OperatorLayouts loss_of(const Layout& x, const LayoutRequest& request) {
+/// The layouts of a loss that runs on x. Its results, two doubles or four, are summed over all axes that shard x.
+OperatorLayouts loss_of(const Layout& x, const LayoutRequest& request, const Target& target) {
   OperatorLayouts layouts{.x = {x}, .y = x.onto(request.output.shape()), .dx = {x}};
   layouts.y = layouts.y.with_partial(0);
   const Layout number(Shape{{'L', 1}}, x.grid());
-  if (x.sharding() != 0) layouts.collectives.push_back({Collective::When::forward, "loss", x.sharding(), number, 2});
+  if (x.sharding() != 0)
+    layouts.collectives.push_back({Collective::When::forward, "loss", x.sharding(), number, target.results()});
   return layouts;
 }
 
@@ -35,6 +41,8 @@ Layout input_of(const LayoutRequest& request) {
   return x.with(0, samples);
 }
 
+std::string text_of_ignored(std::optional<Index> label) { return label ? fmt::format("ignored {}", *label) : ""; }
+
 Layout with_whole_channels(const Layout& x) { return x.with(x.shape().find('C'), {}); }
 
 }  // namespace
@@ -44,7 +52,35 @@ Shape LossOperator::output(std::span<const Shape> inputs) const {
   return {{'N', inputs[0]['N']}};
 }
 
-Target CrossEntropyOperator::target(const Shape& x) const { return {places(x), true}; }
+std::string CrossEntropyOperator::describe() const {
+  std::string text = text_of_ignored(labels_.ignored);
+  const auto& weights = labels_.weights;
+  constexpr std::size_t few = 8;
+  if (const std::string all = fmt::format("{}", fmt::join(weights, ",")); weights.size() > few)
+    text += fmt::format(" {} weights #{:x}", weights.size(), hash_text(all));
+  else if (!weights.empty())
+    text += " weights " + all;
+  if (labels_.smoothing > 0) text += fmt::format(" smoothing {}", labels_.smoothing);
+  return text.starts_with(' ') ? text.substr(1) : text;
+}
+
+Shape CrossEntropyOperator::output(std::span<const Shape> inputs) const {
+  const Shape y = LossOperator::output(inputs);
+  const auto& weights = labels_.weights;
+  if (!(labels_.smoothing >= 0 && labels_.smoothing < 1))
+    fail("smoothing is {}; it must be at least 0 and less than 1", labels_.smoothing);
+  if (!weights.empty() && std::ssize(weights) != inputs[0]['C'])
+    fail("there are {} weights of classes for {} classes; give one for each, or none", weights.size(), inputs[0]['C']);
+  const auto wrong = std::find_if_not(weights.begin(), weights.end(),
+                                      [](double weight) { return weight >= 0 && std::isfinite(weight); });
+  if (wrong != weights.end())
+    fail("the weight of class {} is {}; it must be a number from 0 on", wrong - weights.begin(), *wrong);
+  return y;
+}
+
+Target CrossEntropyOperator::target(const Shape& x) const {
+  return {places(x), true, labels_.ignored, labels_.ignored.has_value() || !labels_.weights.empty()};
+}
 
 namespace {
 
@@ -66,7 +102,7 @@ Index rows_of(const Layout& x, int rank) {
 }  // namespace
 
 HeldNumbers CrossEntropyOperator::numbers(const Layout& x, int rank, bool /*training*/) const {
-  return {.forward = 4 * rows_of(x, rank)};
+  return {.forward = row_numbers() * rows_of(x, rank) + std::ssize(labels_.weights)};
 }
 
 // loss = sum over a, b of cross-entropy(x[N@a C@c H@b]) / (samples * places), with the maximum and the sums of each row
@@ -76,13 +112,13 @@ OperatorLayouts CrossEntropyOperator::layouts(const LayoutRequest& request) cons
   const bool cut = request.training && request.input[0] && request.input[0]->sharding('C') != 0;
   Layout x = input_of(request);
   if (!cut && (request.input[0] || !cuts_channels(x, request))) x = with_whole_channels(x);
-  OperatorLayouts layouts = loss_of(x, request);
+  OperatorLayouts layouts = loss_of(x, request, target(x.shape()));
   const AxisSet channels = x.sharding('C');
   if (channels == 0) return layouts;
   const Layout rows = x.onto(places(x.shape()));
   layouts.collectives.insert(layouts.collectives.begin(),
                              {{Collective::When::forward, "largest scores", channels, rows, 1},
-                              {Collective::When::forward, "sums of scores", channels, rows, 3}});
+                              {Collective::When::forward, "sums of scores", channels, rows, row_numbers() - 1}});
   return layouts;
 }
 
@@ -92,7 +128,11 @@ Shape DiceOperator::output(std::span<const Shape> inputs) const {
   return LossOperator::output(inputs);
 }
 
-Target DiceOperator::target(const Shape& x) const { return {places(x), true}; }
+std::string DiceOperator::describe() const { return text_of_ignored(labels_.ignored); }
+
+Target DiceOperator::target(const Shape& x) const {
+  return {places(x), true, labels_.ignored, labels_.ignored.has_value()};
+}
 
 // Two sums for each sample and channel.
 HeldNumbers DiceOperator::numbers(const Layout& x, int rank, bool /*training*/) const {
@@ -105,7 +145,7 @@ OperatorLayouts DiceOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   if (request.input[0]) refuse_channels(*request.input[0], "input");
   const Layout x = with_whole_channels(input_of(request));
-  OperatorLayouts layouts = loss_of(x, request);
+  OperatorLayouts layouts = loss_of(x, request, target(x.shape()));
   const AxisSet space = x.sharding() & ~x.sharding('N');
   if (space == 0) return layouts;
   const Layout sums = x.onto(Shape{{'N', x.shape()['N']}, {'C', x.shape()['C']}});
@@ -116,7 +156,8 @@ OperatorLayouts DiceOperator::layouts(const LayoutRequest& request) const {
 // loss = sum over a, b, c of difference(x[N@a C@b H@c]) / elements
 OperatorLayouts DifferenceOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
-  return loss_of(input_of(request), request);
+  const Layout x = input_of(request);
+  return loss_of(x, request, target(x.shape()));
 }
 
 }  // namespace partita

@@ -150,12 +150,12 @@ Value Model::attention(const std::string& name, const Value& x, const Attention&
   return layer(name, std::make_shared<AttentionOperator>(attention), {x});
 }
 
-Value Model::softmax_cross_entropy(const std::string& name, const Value& x) {
-  return layer(name, std::make_shared<CrossEntropyOperator>(), {x});
+Value Model::softmax_cross_entropy(const std::string& name, const Value& x, const CrossEntropy& labels) {
+  return layer(name, std::make_shared<CrossEntropyOperator>(labels), {x});
 }
 
-Value Model::softmax_dice(const std::string& name, const Value& x) {
-  return layer(name, std::make_shared<DiceOperator>(), {x});
+Value Model::softmax_dice(const std::string& name, const Value& x, const Dice& labels) {
+  return layer(name, std::make_shared<DiceOperator>(labels), {x});
 }
 
 Value Model::mean_squared_error(const std::string& name, const Value& x) {

@@ -482,13 +482,22 @@ class LossOperator : public Operator {
   bool is_loss() const override { return true; }
 };
 
-/// The mean over samples and spatial positions of -log softmax(x[N C ...])[label].
+/// The mean over samples and spatial positions of -log softmax(x[N C ...])[label], as CrossEntropy weighs them.
 class CrossEntropyOperator final : public LossOperator {
  public:
+  explicit CrossEntropyOperator(CrossEntropy labels = {}) : labels_(std::move(labels)) {}
   std::string_view kind() const override { return "softmax_cross_entropy"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  const CrossEntropy& labels() const { return labels_; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
   Target target(const Shape& x) const override;
+  /// The numbers of a row (Backend::cross_entropy_sums).
+  Index row_numbers() const { return labels_.smoothing > 0 ? 5 : 4; }
+
+ private:
+  CrossEntropy labels_;
 };
 
 /// 1 - the mean over samples and channels of (2 sum p g + 1)/(sum p + sum g + 1), where the sums run over spatial
@@ -496,11 +505,16 @@ class CrossEntropyOperator final : public LossOperator {
 /// sums of p instead of squares).
 class DiceOperator final : public LossOperator {
  public:
+  explicit DiceOperator(Dice labels = {}) : labels_(labels) {}
+  std::string describe() const override;
   std::string_view kind() const override { return "softmax_dice"; }
   HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
   Shape output(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   Target target(const Shape& x) const override;
+
+ private:
+  Dice labels_;
 };
 
 /// The mean over all elements of (x - target)^2 or of |x - target|.

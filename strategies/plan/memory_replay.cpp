@@ -30,7 +30,7 @@ class Replay {
   }
 
   const MemoryTracker& run() {
-    const Buffer results = numbers(MemoryClass::workspace, 2 * plan_.microbatches + 2);
+    const Buffer results = numbers(MemoryClass::workspace, plan_.target().results() * plan_.microbatches + 2);
     const auto& actions = program_.actions();
     for (std::size_t i = 0; i < actions.size(); ++i) {
       action_ = actions[i];

@@ -38,7 +38,8 @@ void OpTraffic::add(const StepOp& op, Pass pass, int times) {
       return;
     case send_gradient: return add_transfer(boundary());
     case share_loss:
-      return add(Purpose::statistics, "loss to all stages", Verb::all_reduce, 0, {1, 2 * size_of(DType::f64)});
+      return add(Purpose::statistics, "loss to all stages", Verb::all_reduce, 0,
+                 {1, plan_.target().results() * size_of(DType::f64)});
     default:
       if (runs()) pass_ == Pass::update ? add_once() : add_in_stage();
   }

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 namespace partita::elementwise_test {
 namespace {
 
@@ -179,50 +181,112 @@ TEST(CrossEntropy, IsItsDefinition) {
   }
 }
 
+/// Labels of x with weights that the backend has written, if it weighs classes.
+Labels weighed(Backend& backend, const Tensor& x, const Tensor& numbers, bool weighs, double smoothing) {
+  Labels labels = test::labels_of(x, numbers);
+  labels.ignored = -100;
+  labels.smoothing = smoothing;
+  if (!weighs) return labels;
+  std::vector<double> weights;
+  for (Index c = 0; c < labels.classes; ++c) weights.push_back(0.25 * static_cast<double>(c % 5));
+  labels.weights = test::tensor(DType::f64, "F", Box(Shape{{'F', labels.classes}}));
+  backend.write_numbers(weights, labels.weights, {});
+  labels.sum_of_weights = std::accumulate(weights.begin(), weights.end(), 0.0);
+  return labels;
+}
+
+TEST(CrossEntropy, CountsLabelsAsTheyWeigh) {
+  for (const auto& backend : test::all_types())
+    for (const Index channels : {1, 3, 70})
+      for (const bool weighs : {false, true})
+        for (const double smoothing : {0.0, 0.25}) {
+          SCOPED_TRACE(fmt::format("{} {} channels, {}, {}", backend->name(), channels, weighs, smoothing));
+          constexpr Index rows = 9;
+          Generator random(4);
+          const Tensor x = random.tensor(DType::f64, "NC", rows_box(rows, channels)), dx = x.like(x.box());
+          const Tensor numbers = test::tensor(DType::i32, "N", Box(Shape{{'N', rows}})),
+                       result = test::tensor(DType::f64, "F", Box(Shape{{'F', 4}}));
+          for (Index n = 0; n < rows; ++n)
+            numbers.set(n, n % 3 == 1 ? -100 : static_cast<double>(random.draw(0, channels - 1)));
+          const Labels labels = weighed(*backend, x, numbers, weighs, smoothing);
+          const auto weight = [&](Index c) { return weighs ? 0.25 * static_cast<double>(c % 5) : 1.0; };
+          result.set(2, 7);  // not zero, as the kernel must add
+          test::cross_entropy(*backend, x, labels, 4, result);
+          test::cross_entropy_gradient(*backend, x, labels, 0.5, dx);
+          double loss = 0, hits = 0, weights = 0;
+          for (Index n = 0; n < rows; ++n) {
+            const auto label = static_cast<Index>(numbers.get(n));
+            double sum = 0, most = x.at({n + 5, 0});
+            for (Index c = 0; c < channels; ++c) {
+              sum += std::exp(x.at({n + 5, c}));
+              most = std::max(most, x.at({n + 5, c}));
+            }
+            std::vector<double> factors(static_cast<std::size_t>(channels));  // of -log p, by class
+            for (Index c = 0; c < channels && label >= 0; ++c)
+              factors[c] = weight(c) * (smoothing / static_cast<double>(channels) + (c == label ? 1 - smoothing : 0));
+            const double all = std::accumulate(factors.begin(), factors.end(), 0.0);
+            for (Index c = 0; c < channels; ++c) {
+              loss += factors[c] * (std::log(sum) - x.at({n + 5, c}));
+              EXPECT_NEAR(dx.at({n + 5, c}), 0.5 * (all * std::exp(x.at({n + 5, c})) / sum - factors[c]), 1e-14);
+            }
+            hits += label >= 0 && x.at({n + 5, label}) == most ? 1 : 0;
+            weights += label >= 0 ? weight(label) : 0;
+          }
+          EXPECT_NEAR(result.get(0), loss / 4, 1e-12);
+          EXPECT_EQ(result.get(1), hits);
+          EXPECT_NEAR(result.get(2), 7 + weights / 4, 1e-12);
+          EXPECT_EQ(result.get(3), 6);
+        }
+}
+
 // As ranks do that hold some of the channels each, also none.
-TEST(CrossEntropy, OfCutChannelsIsThatOfWholeOnes) {
+void check_cut_channels(Backend& backend, bool weighs, double smoothing) {
   constexpr Index rows = 6, channels = 7;
-  for (const auto& backend : test::all_types()) {
-    SCOPED_TRACE(backend->name());
-    Generator random(3);
-    const Tensor x = random.tensor(DType::f64, "NC", rows_box(rows, channels)), dx = x.like(x.box());
-    for (Index n = 0; n < rows; ++n) x.set(n * channels + 4, x.get(n * channels + n % 4));  // equal ones
-    const Tensor labels = test::tensor(DType::i32, "N", Box(Shape{{'N', rows}}));
-    for (Index n = 0; n < rows; ++n) labels.set(n, static_cast<double>(n == 5 ? 4 : n));
-    const auto pair = [] { return test::tensor(DType::f64, "F", Box(Shape{{'F', 2}})); };
-    const Tensor want = pair(), found = pair();
-    test::cross_entropy(*backend, x, labels, 3, want);
-    test::cross_entropy_gradient(*backend, x, labels, 0.5, dx);
-    std::vector<Tensor> parts, numbers;
-    for (const Interval part : {Interval{0, 3}, Interval{3, 3}, Interval{3, 4}, Interval{4, 7}}) {
-      Box box = x.box();
-      box[1] = part;
-      parts.push_back(extract(x, box, MemoryClass::workspace, {}));
-      numbers.push_back(test::tensor(DType::f64, "F", Box(Shape{{'F', 4 * rows}})));
-      backend->cross_entropy_maxima(parts.back(), numbers.back(), {});
-    }
-    const auto combine = [&](Index first, Index count, auto&& op) {
-      for (Index i = first; i < first + count; ++i) {
-        double all = numbers[0].get(i);
-        for (const Tensor& each : numbers) all = &each == &numbers[0] ? all : op(all, each.get(i));
-        for (const Tensor& each : numbers) each.set(i, all);
-      }
-    };
-    combine(0, rows, [](double a, double b) { return std::max(a, b); });
-    for (std::size_t i = 0; i < parts.size(); ++i)
-      backend->cross_entropy_sums(parts[i], labels, channels, numbers[i], {});
-    combine(rows, 3 * rows, [](double a, double b) { return a + b; });
-    backend->cross_entropy_loss(numbers[0], 3, found, {});
-    EXPECT_NEAR(found.get(0), want.get(0), 1e-14);
-    EXPECT_EQ(found.get(1), want.get(1));
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      const Tensor gradient = parts[i].like(parts[i].box());
-      backend->cross_entropy_backward(parts[i], labels, numbers[i], 0.5, gradient, {});
-      for (Index n = gradient.box()[0].lo; n < gradient.box()[0].hi; ++n)
-        for (Index c = gradient.box()[1].lo; c < gradient.box()[1].hi; ++c)
-          EXPECT_NEAR(gradient.at({n, c}), dx.at({n, c}), 1e-15);
-    }
+  SCOPED_TRACE(fmt::format("{} {} {}", backend.name(), weighs, smoothing));
+  Generator random(3);
+  const Tensor x = random.tensor(DType::f64, "NC", rows_box(rows, channels)), dx = x.like(x.box());
+  for (Index n = 0; n < rows; ++n) x.set(n * channels + 4, x.get(n * channels + n % 4));  // equal ones
+  const Tensor numbers_of_classes = test::tensor(DType::i32, "N", Box(Shape{{'N', rows}}));
+  for (Index n = 0; n < rows; ++n) numbers_of_classes.set(n, static_cast<double>(n == 5 ? 4 : n == 2 ? -100 : n));
+  const Labels labels = weighed(backend, x, numbers_of_classes, weighs, smoothing);
+  const auto pair = [] { return test::tensor(DType::f64, "F", Box(Shape{{'F', 2}})); };
+  const Tensor want = pair(), found = pair();
+  test::cross_entropy(backend, x, labels, 3, want);
+  test::cross_entropy_gradient(backend, x, labels, 0.5, dx);
+  std::vector<Tensor> parts, numbers;
+  for (const Interval part : {Interval{0, 3}, Interval{3, 3}, Interval{3, 4}, Interval{4, 7}}) {
+    Box box = x.box();
+    box[1] = part;
+    parts.push_back(extract(x, box, MemoryClass::workspace, {}));
+    numbers.push_back(test::tensor(DType::f64, "F", Box(Shape{{'F', labels.numbers() * rows}})));
+    backend.cross_entropy_maxima(parts.back(), labels, numbers.back(), {});
   }
+  const auto combine = [&](Index first, Index count, auto&& op) {
+    for (Index i = first; i < first + count; ++i) {
+      double all = numbers[0].get(i);
+      for (const Tensor& each : numbers) all = &each == &numbers[0] ? all : op(all, each.get(i));
+      for (const Tensor& each : numbers) each.set(i, all);
+    }
+  };
+  combine(0, rows, [](double a, double b) { return std::max(a, b); });
+  for (std::size_t i = 0; i < parts.size(); ++i) backend.cross_entropy_sums(parts[i], labels, numbers[i], {});
+  combine(rows, (labels.numbers() - 1) * rows, [](double a, double b) { return a + b; });
+  backend.cross_entropy_loss(labels, numbers[0], 3, found, {});
+  EXPECT_NEAR(found.get(0), want.get(0), 1e-14);
+  EXPECT_EQ(found.get(1), want.get(1));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Tensor gradient = parts[i].like(parts[i].box());
+    backend.cross_entropy_backward(parts[i], labels, numbers[i], 0.5, gradient, {});
+    for (Index n = gradient.box()[0].lo; n < gradient.box()[0].hi; ++n)
+      for (Index c = gradient.box()[1].lo; c < gradient.box()[1].hi; ++c)
+        EXPECT_NEAR(gradient.at({n, c}), dx.at({n, c}), 1e-15);
+  }
+}
+
+TEST(CrossEntropy, OfCutChannelsIsThatOfWholeOnes) {
+  for (const auto& backend : test::all_types())
+    for (const bool weighs : {false, true})
+      for (const double smoothing : {0.0, 0.25}) check_cut_channels(*backend, weighs, smoothing);
 }
 
 TEST(CrossEntropy, IsStableAndPrefersTheFirstOfEquals) {

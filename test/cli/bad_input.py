@@ -78,6 +78,13 @@ bad("a wrong label", 2, IDX, r"^partita: sample 5 of '\./train-labels-idx1-ubyte
     prepare=small_idx({5: 77}))
 bad("wrong labels", 1, IDX, "sample 5 of .* has the label 10, the first of 2 such labels, but the model predicts 10 "
     "classes", prepare=small_idx({5: 10, 7: 77}))
+bad("a wrong label behind one that is ignored", 2, [*IDX, "--ignore-label", "77"], "sample 6 of .* has the label 55, "
+    "but the model", prepare=small_idx({5: 77, 6: 55}))
+bad("a label that is no number", 1, ["--ignore-label", "x"], "--ignore-label x: a label is a whole number of 32 bits")
+bad("an ignored label without classes", 2, ["--model", "cosmoflow", "--ignore-label", "255"], "'cosmoflow' predicts "
+    "values and no classes; leave it out")
+bad("too few weights of classes", 1, ["--class-weights", "1", "2"], "2 weights of classes for 10 classes")
+bad("too much smoothing", 1, ["--label-smoothing", "1"], "smoothing is 1; it must be at least 0 and less than 1")
 bad("unknown verb", 4, [], "no verb 'trian'", "did you mean 'train'", verb="trian")
 bad("option before the verb", 3, ["3"], "no verb '--batch'", verb="--batch")
 bad("explain", 3, ["--grid", "data=0"], "column 6", verb="explain")

@@ -263,6 +263,10 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "dropout", {x, step}, {y});
     Kernels::dropout(rate, random, step, first, whole, x, y, stream);
   }
+  void write_numbers(std::span<const double> values, const Tensor& x, Stream stream) override {
+    const Touching touching(*declared_, "write_numbers", {}, {x});
+    Kernels::write_numbers(values, x, stream);
+  }
   void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) override {
     const Touching touching(*declared_, "axpby", {x}, {y});
     Kernels::axpby(a, x, b, y, stream);
@@ -271,36 +275,36 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "add_squares", {x, sum}, {sum});
     Kernels::add_squares(x, sum, stream);
   }
-  void cross_entropy_maxima(const Tensor& x, const Tensor& numbers, Stream stream) override {
+  void cross_entropy_maxima(const Tensor& x, const Labels& labels, const Tensor& numbers, Stream stream) override {
     const Touching touching(*declared_, "cross_entropy_maxima", {x}, {numbers});
-    Kernels::cross_entropy_maxima(x, numbers, stream);
+    Kernels::cross_entropy_maxima(x, labels, numbers, stream);
   }
-  void cross_entropy_sums(const Tensor& x, const Tensor& labels, Index classes, const Tensor& numbers,
+  void cross_entropy_sums(const Tensor& x, const Labels& labels, const Tensor& numbers, Stream stream) override {
+    const Touching touching(*declared_, "cross_entropy_sums", {x, labels.of, labels.weights, numbers}, {numbers});
+    Kernels::cross_entropy_sums(x, labels, numbers, stream);
+  }
+  void cross_entropy_loss(const Labels& labels, const Tensor& numbers, double count, const Tensor& result,
                           Stream stream) override {
-    const Touching touching(*declared_, "cross_entropy_sums", {x, labels, numbers}, {numbers});
-    Kernels::cross_entropy_sums(x, labels, classes, numbers, stream);
+    const Touching touching(*declared_, "cross_entropy_loss", {labels.of, labels.weights, numbers, result}, {result});
+    Kernels::cross_entropy_loss(labels, numbers, count, result, stream);
   }
-  void cross_entropy_loss(const Tensor& numbers, double count, const Tensor& result, Stream stream) override {
-    const Touching touching(*declared_, "cross_entropy_loss", {numbers, result}, {result});
-    Kernels::cross_entropy_loss(numbers, count, result, stream);
-  }
-  void cross_entropy_backward(const Tensor& x, const Tensor& labels, const Tensor& numbers, double scale,
+  void cross_entropy_backward(const Tensor& x, const Labels& labels, const Tensor& numbers, double scale,
                               const Tensor& dx, Stream stream) override {
-    const Touching touching(*declared_, "cross_entropy_backward", {x, labels, numbers}, {dx});
+    const Touching touching(*declared_, "cross_entropy_backward", {x, labels.of, labels.weights, numbers}, {dx});
     Kernels::cross_entropy_backward(x, labels, numbers, scale, dx, stream);
   }
-  void overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
+  void overlap_forward(const Tensor& x, const Labels& labels, const Tensor& sums, const Tensor& result,
                        Stream stream) override {
-    const Touching touching(*declared_, "overlap_forward", {x, labels}, {sums, result}, true);
+    const Touching touching(*declared_, "overlap_forward", {x, labels.of}, {sums, result}, true);
     Kernels::overlap_forward(x, labels, sums, result, stream);
   }
   void overlap_loss(const Tensor& sums, double count, double scale, const Tensor& result, Stream stream) override {
     const Touching touching(*declared_, "overlap_loss", {}, {sums, result});
     Kernels::overlap_loss(sums, count, scale, result, stream);
   }
-  void overlap_backward(const Tensor& x, const Tensor& labels, const Tensor& derivatives, const Tensor& dx,
+  void overlap_backward(const Tensor& x, const Labels& labels, const Tensor& derivatives, const Tensor& dx,
                         Stream stream) override {
-    const Touching touching(*declared_, "overlap_backward", {x, labels, derivatives}, {dx}, true);
+    const Touching touching(*declared_, "overlap_backward", {x, labels.of, derivatives}, {dx}, true);
     Kernels::overlap_backward(x, labels, derivatives, dx, stream);
   }
   void difference_forward(bool absolute, const Tensor& x, const Tensor& target, double count, const Tensor& result,

@@ -17,7 +17,8 @@ namespace {
 /// Draws a case.
 class Drawing {
  public:
-  Drawing(std::uint64_t seed, Index width) : random_(seed), width_(width), fourth_(seed % 4 == 0) {
+  Drawing(std::uint64_t seed, Index width)
+      : random_(seed), width_(width), third_(seed % 3 == 0), fourth_(seed % 4 == 0) {
     strategy =
         Strategy(pick(std::vector<std::string>{"", "a=2", "a=3", "a=4", "a=2 b=2", "a=6", "a=3 b=2", "a=2 b=3", "a=8",
                                                "a=2 b=4", "a=4 b=2", "a=2 b=2 c=2", "a=1 b=2", "a=2 b=1 c=3"}));
@@ -316,13 +317,24 @@ class Drawing {
   }
 
   /// Draws a loss for an input with spatial dimensions.
-  void draw_loss(Model& m, Value t) {
+  void draw_loss(Model& m, Value t, Index classes) {
     switch (between(0, 3)) {
-      case 0: m.softmax_dice("loss", t); return;
+      case 0: m.softmax_dice("loss", t, third_ && chance(0.5) ? Dice{between(0, 1)} : Dice{}); return;
       case 1: m.mean_squared_error("loss", t); return;
       case 2: m.mean_absolute_error("loss", t); return;
-      default: m.softmax_cross_entropy("loss", t);
+      default: m.softmax_cross_entropy("loss", t, draw_labels(classes));
     }
+  }
+
+  /// Draws a class to ignore, weights of classes, and smoothing.
+  CrossEntropy draw_labels(Index classes) {
+    CrossEntropy labels;
+    if (!third_) return labels;
+    if (chance(0.6)) labels.ignored = between(0, classes - 1);
+    if (chance(0.6))
+      for (Index c = 0; c < classes; ++c) labels.weights.push_back(static_cast<double>(between(0, 4)) / 2);
+    if (chance(0.6)) labels.smoothing = 0.125;
+    return labels;
   }
 
   Model draw_model() {
@@ -345,7 +357,8 @@ class Drawing {
       t = m.embedding("embedding", t, {.vocabulary = vocabulary, .features = between(1, 6), .deviation = 1});
     for (Index i = 0, count = between(1, 5); i < count; ++i) t = draw_layer(m, t, fmt::format("layer{}", i));
     if (chance(0.3)) {
-      draw_loss(m, m.conv("scores", t, {.filters = between(2, 4)}));
+      const Index classes = between(2, 4);
+      draw_loss(m, m.conv("scores", t, {.filters = classes}), classes);
       return m;
     }
     // The ReLU keeps the mean from following a normalization directly. The mean of values with mean zero has a gradient
@@ -354,8 +367,9 @@ class Drawing {
     if (chance(0.5))
       t = m.relu("act", m.linear("hidden", t, {.features = width_ * between(1, 7), .bias = chance(0.5)}));
     if (chance(0.4)) t = m.linear("fused", t, {.features = width_ * between(1, 9), .activation = draw_activation()});
-    t = m.linear("fc", t, {.features = between(2, 5)});
-    chance(0.8) ? m.softmax_cross_entropy("loss", t) : m.mean_squared_error("loss", t);
+    const Index classes = between(2, 5);
+    t = m.linear("fc", t, {.features = classes});
+    chance(0.8) ? m.softmax_cross_entropy("loss", t, draw_labels(classes)) : m.mean_squared_error("loss", t);
     return m;
   }
 
@@ -381,7 +395,7 @@ class Drawing {
   std::mt19937_64 random_;
   Index width_;
   int dims_ = 2;           // number of spatial dimensions
-  bool fourth_;            // whether four divides the seed
+  bool third_, fourth_;    // whether three, and four, divide the seed
   bool sequence_ = false;  // whether the dimension is that of places, L
 };
 

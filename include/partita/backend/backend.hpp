@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/backend/conv_problem.hpp"
+#include "partita/backend/labels.hpp"
 #include "partita/backend/sequences.hpp"
 #include "partita/base/activation.hpp"
 #include "partita/base/optimizer.hpp"
@@ -286,35 +287,40 @@ class Backend {
                           const void* b, Index ldb, const Epilogue& epilogue, const Tensor& c, Stream stream);
 
   // Losses. `result` holds two f64 numbers: each call adds the loss to result[0], and the number of right predictions
-  // to result[1]. x[N C ...] is read as rows of channels, in the order of x's memory. labels (i32) has one number for
-  // each row, in the same order. A prediction is right if the label's entry is the largest of its row. A label that is
-  // no channel gives an Error, or on a device a loss that is NaN.
+  // to result[1]. If it holds four, the weight of the loss is added to result[2], and the number of rows that count to
+  // result[3]. x[N C ...] is read as rows of channels, in the order of x's memory. `labels` has one number for each
+  // row, in the same order. A prediction is right if the label's entry is the largest of its row, and its label counts.
+  // A label that is no channel, nor the one that counts for nothing, gives an Error, or on a device a loss that is NaN.
 
-  // Cross-entropy, the sum over rows of -log softmax(x)[label], where the channels of a row may lie on several ranks:
-  // the box of x holds some of `classes` channels. `numbers` (f64) holds four numbers for each row: the first ones of
-  // all rows, then the second ones, and so on. Between the calls the ranks take the maxima and the sums of their
-  // numbers.
+  // Cross-entropy, the sum over rows of weight[label] * -log softmax(x)[label], where the channels of a row may lie on
+  // several ranks: the box of x holds some of the classes. With smoothing s, a row's loss is (1 - s) times that, plus
+  // s / classes * sum over classes of weight[c] * -log softmax(x)[c]. `numbers` (f64) holds Labels::numbers() numbers
+  // for each row: the first ones of all rows, then the second ones, and so on. Between the calls the ranks take the
+  // maxima and the sums of their numbers.
 
   /// numbers[0,row] = the largest entry of the row; -infinity if x has no channels.
-  virtual void cross_entropy_maxima(const Tensor& x, const Tensor& numbers, Stream stream) = 0;
+  virtual void cross_entropy_maxima(const Tensor& x, const Labels& labels, const Tensor& numbers, Stream stream) = 0;
   /// With the maximum m = numbers[0,row] over all classes: numbers[1,row] = sum of exp(x - m), numbers[2,row] = the
   /// label's entry, or 0 if x lacks it, numbers[3,row] = the number of entries before the label's that are m.
-  virtual void cross_entropy_sums(const Tensor& x, const Tensor& labels, Index classes, const Tensor& numbers,
+  /// With smoothing also numbers[4,row] = sum of weight * (x - m).
+  virtual void cross_entropy_sums(const Tensor& x, const Labels& labels, const Tensor& numbers, Stream stream) = 0;
+  /// The loss is the sum over rows, from the numbers of all classes, / count; and so is its weight, the sum of the
+  /// weights of labels.
+  virtual void cross_entropy_loss(const Labels& labels, const Tensor& numbers, double count, const Tensor& result,
                                   Stream stream) = 0;
-  /// The loss is the sum over rows, from the numbers of all classes, / count.
-  virtual void cross_entropy_loss(const Tensor& numbers, double count, const Tensor& result, Stream stream) = 0;
-  /// dx = scale * (softmax(x) - onehot(label))
-  virtual void cross_entropy_backward(const Tensor& x, const Tensor& labels, const Tensor& numbers, double scale,
+  /// dx = scale * gradient of the sum over rows: weight[label] * (softmax(x) - onehot(label)), without smoothing.
+  virtual void cross_entropy_backward(const Tensor& x, const Labels& labels, const Tensor& numbers, double scale,
                                       const Tensor& dx, Stream stream) = 0;
   /// The sums of the Dice loss. With p = softmax(x) and g = onehot(label), for each sample and channel:
-  /// sums[0,n,c] = sum of p * g, sums[1,n,c] = sum of p + g. Adds to result[1] only.
-  virtual void overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
+  /// sums[0,n,c] = sum of p * g, sums[1,n,c] = sum of p + g, over the rows that count. Adds to result[1] and [3] only.
+  virtual void overlap_forward(const Tensor& x, const Labels& labels, const Tensor& sums, const Tensor& result,
                                Stream stream) = 0;
   /// The loss is the sum over samples and channels of (1 - (2 sums[0] + 1)/(sums[1] + 1)) / count. It is added unless
-  /// `result` is empty. Then each sum becomes `scale` times the derivative of the loss by it.
+  /// `result` is empty, and its weight is the number of these / count. Then each sum becomes `scale` times the
+  /// derivative of the loss by it.
   virtual void overlap_loss(const Tensor& sums, double count, double scale, const Tensor& result, Stream stream) = 0;
   /// dx = the gradient of the sum over samples and channels of derivatives[0] * sums[0] + derivatives[1] * sums[1]
-  virtual void overlap_backward(const Tensor& x, const Tensor& labels, const Tensor& derivatives, const Tensor& dx,
+  virtual void overlap_backward(const Tensor& x, const Labels& labels, const Tensor& derivatives, const Tensor& dx,
                                 Stream stream) = 0;
   /// The loss is the sum of (x - target)^2 / count, or of |x - target| / count if `absolute`. The target has the same
   /// dtype, dimensions and extents as x.
@@ -326,6 +332,8 @@ class Backend {
 
   // Numbers of any tensor. x and y hold as many elements, which pair up in the order of memory.
 
+  /// x (f64) = values, which need not stay.
+  virtual void write_numbers(std::span<const double> values, const Tensor& x, Stream stream) = 0;
   /// y = b * y + a * x, computed in double and rounded once; y = a * x if b is 0. x and y may be one tensor.
   virtual void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) = 0;
   /// Adds the sum of x^2, for floating-point x, to the f64 number `sum`. It is then finite if all elements of x are,

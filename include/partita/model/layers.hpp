@@ -184,6 +184,21 @@ struct Linear {
   double deviation = 0;  ///< standard deviation of the initial weights; 0: sqrt(2 / fan-in), He et al. 2015
 };
 
+/// How the labels of a cross-entropy count. The loss is the sum over labels y of weights[y] * -log p[y], divided by the
+/// sum of weights[y]; 0 if nothing counts. Both sums run over the whole batch, however it is cut.
+struct CrossEntropy {
+  std::optional<Index> ignored = std::nullopt;  ///< the label that counts for nothing, e.g. -100
+  std::vector<double> weights = {};             ///< one for each class; empty: 1 each
+  /// the share of a label's loss that all classes have together: 1 - smoothing of it is the label's own, and
+  /// weights[c] * -log p[c] of each class c counts with smoothing / classes (Szegedy et al. 2016)
+  double smoothing = 0;
+};
+
+/// How the labels of a Dice loss count.
+struct Dice {
+  std::optional<Index> ignored = std::nullopt;  ///< the label of positions that no sum counts, e.g. -100
+};
+
 /// y = x/(1-rate), or 0 with probability `rate`. The draw depends on seed, layer, step and global index. In evaluation
 /// y = x.
 struct Dropout {

@@ -103,10 +103,10 @@ class Model {
   Value attention(const std::string& name, const Value& x, const Attention& attention);
   /// The loss, and the fraction of correct predictions. x is N C ... with one channel per class; the target has one
   /// label per spatial position.
-  Value softmax_cross_entropy(const std::string& name, const Value& x);
+  Value softmax_cross_entropy(const std::string& name, const Value& x, const CrossEntropy& labels = {});
   /// A loss that measures the overlap of labels and predictions, for rare classes: 1 - the mean over samples and
   /// channels of (2 sum p g + 1)/(sum p + sum g + 1), with p = softmax(x), g = 1 in the label's channel, else 0.
-  Value softmax_dice(const std::string& name, const Value& x);
+  Value softmax_dice(const std::string& name, const Value& x, const Dice& labels = {});
   /// Regression losses: the target has the shape of x.
   Value mean_squared_error(const std::string& name, const Value& x);
   Value mean_absolute_error(const std::string& name, const Value& x);

@@ -88,8 +88,14 @@ struct OperatorLayouts {
 
 /// The target that a loss compares its input with.
 struct Target {
-  Shape shape;         ///< N, then those dimensions of the input that the target has
-  bool labels = true;  ///< true: channel numbers (class labels); false: values
+  Shape shape;                                  ///< N, then those dimensions of the input that the target has
+  bool labels = true;                           ///< true: channel numbers (class labels); false: values
+  std::optional<Index> ignored = std::nullopt;  ///< the label of elements that count for nothing
+  /// true: some elements count for less than others. Then the loss is a weighted mean, and its kernel adds the weights
+  /// (KernelCall::result)
+  bool weighted = false;
+  /// The numbers that the loss adds to KernelCall::result.
+  Index results() const { return weighted ? 4 : 2; }
 };
 
 /// The tensors that a layer keeps from its forward to its backward pass.
@@ -207,7 +213,7 @@ class Operator {
   virtual bool depends_on_microbatches() const { return false; }
   /// True for the layer that ends a training step. Its kernel computes a number, the loss; its output stays zero.
   virtual bool is_loss() const { return false; }
-  /// The target of a loss with input x. The loss is a mean over all of it.
+  /// The target of a loss with input x. The loss is a mean over all of it, or over what counts.
   virtual Target target(const Shape& /*x*/) const { return {}; }
 };
 

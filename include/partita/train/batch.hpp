@@ -12,10 +12,12 @@ struct Batch {
 
 /// The result of one microbatch or one step.
 struct StepResult {
-  double loss = 0;           ///< mean over the global batch; the same number on every rank
+  double loss = 0;           ///< mean over the global batch, or what of it counts; the same number on every rank
   double accuracy = 0;       ///< fraction of correct predictions; NaN if the target holds values
   double gradient_norm = 0;  ///< over all weights, before clipping; 0 without training
   bool skipped = false;      ///< the weights were not updated (TrainerOptions::on_nan, and overflow of f16)
+  double weight = 1;         ///< mean weight of the target's elements, of which some may count for less than others
+  double counted = 1;        ///< the fraction of the target's elements that count
 };
 
 }  // namespace partita

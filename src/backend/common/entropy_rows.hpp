@@ -1,21 +1,24 @@
 #pragma once
 
+#include "partita/backend/labels.hpp"
 #include "partita/base/error.hpp"
-#include "partita/device/tensor.hpp"
 
 namespace partita {
 
-/// Returns the number of rows of a cross-entropy, from its four numbers for each row of x.
-inline Index entropy_rows_of(const Tensor& x, const Tensor& numbers) {
-  const Index rows = numbers.volume() / 4;
-  require(numbers.dtype() == DType::f64 && x.find('C') == 1 && rows * x.extent('C') == x.volume(),
-          "there must be four numbers for each row of channels");
+/// Checks the labels of a loss of x, and returns their number.
+inline Index rows_of(const Tensor& x, const Labels& labels) {
+  const Index rows = labels.of.volume();
+  require(labels.of.dtype() == DType::i32 && x.find('C') == 1 && rows * x.extent('C') == x.volume(),
+          "there must be one label per row of channels");
+  require(!labels.weights || (labels.weights.dtype() == DType::f64 && labels.weights.volume() == labels.classes),
+          "there must be one weight per class");
   return rows;
 }
-/// The same, with a label for each row.
-inline Index entropy_rows_of(const Tensor& x, const Tensor& numbers, const Tensor& labels) {
-  const Index rows = entropy_rows_of(x, numbers);
-  require(labels.dtype() == DType::i32 && labels.volume() == rows, "there must be one label per row of channels");
+/// The same, for a cross-entropy with its numbers.
+inline Index entropy_rows_of(const Tensor& x, const Tensor& numbers, const Labels& labels) {
+  const Index rows = rows_of(x, labels);
+  require(numbers.dtype() == DType::f64 && numbers.volume() == labels.numbers() * rows,
+          "there must be Labels::numbers() numbers for each row of channels");
   return rows;
 }
 

@@ -83,16 +83,16 @@ class ReferenceBackend : public Backend {
   void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha, const void* a,
             Index lda, const void* b, Index ldb, double beta, void* c, Index ldc, Stream stream) override;
 
-  void cross_entropy_maxima(const Tensor& x, const Tensor& numbers, Stream stream) override;
-  void cross_entropy_sums(const Tensor& x, const Tensor& labels, Index classes, const Tensor& numbers,
+  void cross_entropy_maxima(const Tensor& x, const Labels& labels, const Tensor& numbers, Stream stream) override;
+  void cross_entropy_sums(const Tensor& x, const Labels& labels, const Tensor& numbers, Stream stream) override;
+  void cross_entropy_loss(const Labels& labels, const Tensor& numbers, double count, const Tensor& result,
                           Stream stream) override;
-  void cross_entropy_loss(const Tensor& numbers, double count, const Tensor& result, Stream stream) override;
-  void cross_entropy_backward(const Tensor& x, const Tensor& labels, const Tensor& numbers, double scale,
+  void cross_entropy_backward(const Tensor& x, const Labels& labels, const Tensor& numbers, double scale,
                               const Tensor& dx, Stream stream) override;
-  void overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
+  void overlap_forward(const Tensor& x, const Labels& labels, const Tensor& sums, const Tensor& result,
                        Stream stream) override;
   void overlap_loss(const Tensor& sums, double count, double scale, const Tensor& result, Stream stream) override;
-  void overlap_backward(const Tensor& x, const Tensor& labels, const Tensor& derivatives, const Tensor& dx,
+  void overlap_backward(const Tensor& x, const Labels& labels, const Tensor& derivatives, const Tensor& dx,
                         Stream stream) override;
   void difference_forward(bool absolute, const Tensor& x, const Tensor& target, double count, const Tensor& result,
                           Stream stream) override;
@@ -101,6 +101,7 @@ class ReferenceBackend : public Backend {
 
   void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) override;
   void add_squares(const Tensor& x, const Tensor& sum, Stream stream) override;
+  void write_numbers(std::span<const double> values, const Tensor& x, Stream stream) override;
   void update_norms(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces, const Tensor& squares,
                     Stream stream) override;
   void update(const Optimizer& optimizer, StepRate at, std::span<const WeightPiece> pieces, const Tensor& squares,

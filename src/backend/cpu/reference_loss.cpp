@@ -4,8 +4,10 @@
 #include "src/backend/cpu/reference.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -34,13 +36,32 @@ struct LogSoftmax {
   }
 };
 
-/// Returns the label of a row. Throws Error if it is no class.
-Index checked_label(const Tensor& labels, Index row, Index classes) {
-  const Index label = labels.as<std::int32_t>()[row];
-  if (label < 0 || label >= classes)
-    fail("a label is {}, but the loss has {} classes; labels are 0 to {}", label, classes, classes - 1);
+/// Returns the label of a row; none if the row counts for nothing. Throws Error if the label is no class.
+std::optional<Index> checked_label(const Labels& labels, Index row) {
+  const Index label = labels.of.as<std::int32_t>()[row];
+  if (label == labels.ignored) return {};
+  if (label < 0 || label >= labels.classes)
+    fail("a label is {}, but the loss has {} classes; labels are 0 to {}", label, labels.classes, labels.classes - 1);
   return label;
 }
+
+double weight_of(const Labels& labels, Index label) { return labels.weights ? labels.weights.as<double>()[label] : 1; }
+
+/// Adds to the result of a loss, of two numbers or of four.
+void add_result(const Tensor& result, const std::array<double, 4>& numbers) {
+  for (Index i = 0; i < result.volume(); ++i) result.as<double>()[i] += numbers[i];
+}
+
+/// The numbers of a cross-entropy, by row (Backend::cross_entropy_sums).
+struct EntropyNumbers {
+  EntropyNumbers(const Tensor& numbers, Index rows)
+      : largest(numbers.as<double>()),
+        sum(largest + rows),
+        labeled(sum + rows),
+        before(labeled + rows),
+        smooth(before + rows) {}
+  double *largest, *sum, *labeled, *before, *smooth;
+};
 
 /// Calls f(row number, array of its channels in the type of sums) for each row.
 template <class F>
@@ -64,18 +85,21 @@ void for_entropy_rows(const Tensor& x, Index rows, F&& f) {
   });
 }
 
-/// Calls f(row number, label, row as log-softmax) for each row. The label is a channel's index.
-template <class F>
-void for_labeled_rows(const Tensor& x, const Tensor& labels, F&& f) {
-  const Index channels = x.extent('C');  // all channels are here: C is not sharded
-  const Index rows = labels.volume();
-  require(labels.dtype() == DType::i32 && rows * channels == x.volume(), "there must be one label per row of channels");
+/// Calls f(row number, label, row as log-softmax) for each row that counts, and leave(row number) for the others. All
+/// channels of a row are here, and the label is the index of one.
+template <class F, class Leave>
+void for_labeled_rows(const Tensor& x, const Labels& labels, F&& f, Leave&& leave) {
+  const Index channels = x.extent('C'), rows = rows_of(x, labels);
   LogSoftmax softmax;
   dispatch_float(x.dtype(), [&](auto t) {
     for (Index i = 0; i < rows; ++i) {
-      const Index label = checked_label(labels, i, channels);
+      const auto label = checked_label(labels, i);
+      if (!label) {
+        leave(i);
+        continue;
+      }
       softmax.read(x.as<decltype(t)>() + i * channels, channels);
-      f(i, label, softmax);
+      f(i, *label, softmax);
     }
   });
 }
@@ -101,53 +125,71 @@ class Overlaps {
 
 }  // namespace
 
-void ReferenceBackend::cross_entropy_maxima(const Tensor& x, const Tensor& numbers, Stream) {
-  const Index rows = entropy_rows_of(x, numbers);
-  for_entropy_rows(x, rows, [&](Index row, const auto& scores) {
+void ReferenceBackend::cross_entropy_maxima(const Tensor& x, const Labels& labels, const Tensor& numbers, Stream) {
+  for_entropy_rows(x, entropy_rows_of(x, numbers, labels), [&](Index row, const auto& scores) {
     numbers.as<double>()[row] =
         scores.size() > 0 ? static_cast<double>(scores.maxCoeff()) : -std::numeric_limits<double>::infinity();
   });
 }
 
-void ReferenceBackend::cross_entropy_sums(const Tensor& x, const Tensor& labels, Index classes, const Tensor& numbers,
-                                          Stream) {
+void ReferenceBackend::cross_entropy_sums(const Tensor& x, const Labels& labels, const Tensor& numbers, Stream) {
   const Index rows = entropy_rows_of(x, numbers, labels), first = x.box()[1].lo;
-  double *const largest = numbers.as<double>(), *const sum = largest + rows, *const labeled = sum + rows,
-                *const before = labeled + rows;
+  const EntropyNumbers to(numbers, rows);
   for_entropy_rows(x, rows, [&](Index row, const auto& scores) {
-    const Index label = checked_label(labels, row, classes) - first, channels = scores.size();
+    const Index channels = scores.size(), label = checked_label(labels, row).value_or(first) - first;
     using A = typename std::decay_t<decltype(scores)>::Scalar;
-    const auto most = static_cast<A>(largest[row]);
-    sum[row] = static_cast<double>((scores - most).exp().sum());
-    labeled[row] = label >= 0 && label < channels ? static_cast<double>(scores[label]) : 0;
-    before[row] = static_cast<double>((scores.head(std::clamp<Index>(label, 0, channels)) == most).count());
+    const auto most = static_cast<A>(to.largest[row]);
+    to.sum[row] = static_cast<double>((scores - most).exp().sum());
+    to.labeled[row] = label >= 0 && label < channels ? static_cast<double>(scores[label]) : 0;
+    to.before[row] = static_cast<double>((scores.head(std::clamp<Index>(label, 0, channels)) == most).count());
+    if (labels.smoothing == 0) return;
+    const auto below = (scores - most).template cast<double>();
+    const double* weights = labels.weights ? labels.weights.as<double>() + first : nullptr;
+    to.smooth[row] =
+        weights != nullptr ? (below * Eigen::Map<const Eigen::ArrayXd>(weights, channels)).sum() : below.sum();
   });
 }
 
-void ReferenceBackend::cross_entropy_loss(const Tensor& numbers, double count, const Tensor& result, Stream) {
-  const Index rows = numbers.volume() / 4;
-  const double *const largest = numbers.as<double>(), *const sum = largest + rows, *const labeled = sum + rows,
-                      *const before = labeled + rows;
-  double loss = 0, hits = 0;
+void ReferenceBackend::cross_entropy_loss(const Labels& labels, const Tensor& numbers, double count,
+                                          const Tensor& result, Stream) {
+  const Index rows = labels.of.volume();
+  const EntropyNumbers of(numbers, rows);
+  const double share = labels.smoothing / static_cast<double>(labels.classes);  // of each class
+  double loss = 0, hits = 0, weights = 0, counted = 0;
   for (Index row = 0; row < rows; ++row) {
-    loss += (largest[row] - labeled[row]) + std::log(sum[row]);  // small losses keep their digits
-    hits += labeled[row] == largest[row] && before[row] == 0 ? 1 : 0;
+    const auto label = checked_label(labels, row);
+    if (!label) continue;
+    const double log_sum = std::log(of.sum[row]), weight = weight_of(labels, *label);
+    // The difference comes first: so small losses keep their digits.
+    loss += (1 - labels.smoothing) * weight * ((of.largest[row] - of.labeled[row]) + log_sum);
+    if (labels.smoothing > 0) loss += share * (labels.sum_of_weights * log_sum - of.smooth[row]);
+    hits += of.labeled[row] == of.largest[row] && of.before[row] == 0 ? 1 : 0;
+    weights += weight;
+    counted += 1;
   }
-  result.as<double>()[0] += loss / count;
-  result.as<double>()[1] += hits;
+  add_result(result, {loss / count, hits, weights / count, counted});
 }
 
-void ReferenceBackend::cross_entropy_backward(const Tensor& x, const Tensor& labels, const Tensor& numbers,
+void ReferenceBackend::cross_entropy_backward(const Tensor& x, const Labels& labels, const Tensor& numbers,
                                               double scale, const Tensor& dx, Stream) {
   check_alike(x, dx);
   const Index rows = entropy_rows_of(x, numbers, labels), first = x.box()[1].lo;
-  const double *const largest = numbers.as<double>(), *const sum = largest + rows;
+  const EntropyNumbers of(numbers, rows);
+  const double share = scale * labels.smoothing / static_cast<double>(labels.classes);  // of each class
   for_entropy_rows(x, rows, [&](Index row, const auto& scores) {
     using A = typename std::decay_t<decltype(scores)>::Scalar;
-    const Index channels = scores.size(), label = labels.as<std::int32_t>()[row] - first;
-    Eigen::Array<A, Eigen::Dynamic, 1> gradient =
-        static_cast<A>(scale) * ((scores - static_cast<A>(largest[row])).exp() / static_cast<A>(sum[row]));
-    if (label >= 0 && label < channels) gradient[label] -= static_cast<A>(scale);
+    const Index channels = scores.size();
+    Eigen::Array<A, Eigen::Dynamic, 1> gradient(channels);
+    if (const auto label = checked_label(labels, row)) {
+      const double own = scale * (1 - labels.smoothing) * weight_of(labels, *label);
+      gradient = static_cast<A>(own + share * labels.sum_of_weights) *
+                 ((scores - static_cast<A>(of.largest[row])).exp() / static_cast<A>(of.sum[row]));
+      if (const Index mine = *label - first; mine >= 0 && mine < channels) gradient[mine] -= static_cast<A>(own);
+      if (labels.smoothing > 0)
+        for (Index c = 0; c < channels; ++c) gradient[c] -= static_cast<A>(share * weight_of(labels, first + c));
+    } else {
+      gradient.setZero();
+    }
     dispatch_float(dx.dtype(), [&](auto t) {
       using T = decltype(t);
       std::transform(gradient.data(), gradient.data() + channels, dx.as<T>() + row * channels,
@@ -156,19 +198,21 @@ void ReferenceBackend::cross_entropy_backward(const Tensor& x, const Tensor& lab
   });
 }
 
-void ReferenceBackend::overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
+void ReferenceBackend::overlap_forward(const Tensor& x, const Labels& labels, const Tensor& sums, const Tensor& result,
                                        Stream stream) {
   const Overlaps of(x, sums);
   sums.zero(stream);
-  double hits = 0;
-  for_labeled_rows(x, labels, [&](Index i, Index label, const LogSoftmax& softmax) {
+  double hits = 0, counted = 0;
+  const auto add = [&](Index i, Index label, const LogSoftmax& softmax) {
     double *common = of.common(i), *both = of.both(i);
     for (std::size_t c = 0; c < softmax.row.size(); ++c) both[c] += softmax.probability(static_cast<Index>(c));
     both[label] += 1;
     common[label] += softmax.probability(label);
     hits += softmax.largest == label ? 1 : 0;
-  });
-  result.as<double>()[1] += hits;
+    counted += 1;
+  };
+  for_labeled_rows(x, labels, add, [](Index) {});
+  add_result(result, {0, hits, 0, counted});
 }
 
 void ReferenceBackend::overlap_loss(const Tensor& sums, double count, double scale, const Tensor& result, Stream) {
@@ -180,18 +224,23 @@ void ReferenceBackend::overlap_loss(const Tensor& sums, double count, double sca
     common[i] = -2 / (both[i] + 1) / count * scale;
     both[i] = score / (both[i] + 1) / count * scale;
   }
-  if (result) result.as<double>()[0] += loss;
+  if (result) add_result(result, {loss, 0, static_cast<double>(number) / count, 0});
 }
 
 // With d = dL/dp: dx = p (d - sum d p)
-void ReferenceBackend::overlap_backward(const Tensor& x, const Tensor& labels, const Tensor& derivatives,
+void ReferenceBackend::overlap_backward(const Tensor& x, const Labels& labels, const Tensor& derivatives,
                                         const Tensor& dx, Stream) {
   check_alike(x, dx);
   const Overlaps of(x, derivatives);
-  std::vector<double> p, d;
-  for_labeled_rows(x, labels, [&](Index i, Index label, const LogSoftmax& softmax) {
-    const std::size_t channels = softmax.row.size();
-    p.resize(channels);
+  const auto channels = static_cast<std::size_t>(x.extent('C'));
+  std::vector<double> p(channels), d;
+  const auto leave = [&](Index i) {
+    dispatch_float(dx.dtype(), [&](auto t) {
+      using T = decltype(t);
+      std::fill_n(dx.as<T>() + static_cast<std::size_t>(i) * channels, channels, T(0));
+    });
+  };
+  const auto differentiate = [&](Index i, Index label, const LogSoftmax& softmax) {
     d.assign(of.both(i), of.both(i) + channels);
     d[label] += of.common(i)[label];
     double mean = 0;
@@ -205,7 +254,8 @@ void ReferenceBackend::overlap_backward(const Tensor& x, const Tensor& labels, c
       for (std::size_t c = 0; c < channels; ++c)
         to[c] = static_cast<T>(static_cast<Accumulator<T>>(p[c] * (d[c] - mean)));
     });
-  });
+  };
+  for_labeled_rows(x, labels, differentiate, leave);
 }
 
 void ReferenceBackend::difference_forward(bool absolute, const Tensor& x, const Tensor& target, double count,

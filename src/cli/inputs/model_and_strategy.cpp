@@ -24,6 +24,11 @@ Model make_builtin(const Options& o) {
     naming_option("--width", o.size.width, [&] { builtin_model(o.model, {.width = o.size.width}); });
     naming_option("--widths", fmt::format("{}", fmt::join(o.size.widths, " ")),
                   [&] { builtin_model(o.model, {.widths = o.size.widths}); });
+    naming_option("--class-weights", fmt::format("{}", fmt::join(o.size.labels.weights, " ")), [&] {
+      builtin_model(o.model, {.classes = o.size.classes, .labels = {.weights = o.size.labels.weights}});
+    });
+    naming_option("--label-smoothing", o.size.labels.smoothing,
+                  [&] { builtin_model(o.model, {.labels = {.smoothing = o.size.labels.smoothing}}); });
     const TransformerSize& t = o.size.transformer;
     const auto name_one = [&](std::string_view option, Index value, const TransformerSize& one) {
       naming_option(option, value, [&] { builtin_model(o.model, {.transformer = one}); });
@@ -48,6 +53,11 @@ Model make_model(const Options& options, const ModelFactory& factory) {
   if (options.size.batch_norm.statistics != BatchNorm().statistics &&
       std::none_of(layers.begin(), layers.end(), normalizes))
     fail("--batch-norm: the model '{}' has no batch normalization; leave it out", model.name());
+  if (const CrossEntropy& labels = options.size.labels; layers.back().op->kind() != "softmax_cross_entropy")
+    for (const auto& [option, given] :
+         {std::pair("--ignore-label", labels.ignored.has_value()),
+          std::pair("--class-weights", !labels.weights.empty()), std::pair("--label-smoothing", labels.smoothing != 0)})
+      if (given) fail("{}: the model '{}' predicts values and no classes; leave it out", option, model.name());
   return model;
 }
 

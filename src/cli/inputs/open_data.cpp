@@ -27,8 +27,9 @@ std::string print_target(const Shape& target, bool labels) {
 }
 
 /// Throws Error for a data set with more classes than the model predicts.
-[[noreturn]] void fail_classes(const Dataset& data, const std::string& name, Index predicted) {
-  const std::string sample = data.label_beyond(predicted);
+[[noreturn]] void fail_classes(const Dataset& data, const std::string& name, Index predicted,
+                               std::optional<Index> ignored) {
+  const std::string sample = data.label_beyond(predicted, ignored);
   fail("{}, but the model predicts {} classes (labels 0 to {}); {}use a model that predicts {}",
        sample.empty() ? fmt::format("the data set '{}' has {} classes", name, data.classes()) : sample, predicted,
        predicted - 1, sample.empty() ? "" : "correct the label, or ", data.classes());
@@ -63,7 +64,8 @@ void check_data(const Dataset& data, const TrainOptions& options, const Model& m
   if (!(data.target() == one_of(target.shape)) || (data.classes() > 0) != target.labels)
     fail("the data set '{}' has {} (target(), classes()), but the loss '{}' needs {}", options.trainer.data,
          print_target(data.target(), data.classes() > 0), loss.name, print_target(one_of(target.shape), target.labels));
-  if (target.labels && data.classes() > scores['C']) fail_classes(data, options.trainer.data, scores['C']);
+  const Index classes = target.ignored ? data.classes_beside(*target.ignored) : data.classes();
+  if (target.labels && classes > scores['C']) fail_classes(data, options.trainer.data, scores['C'], target.ignored);
   const bool moves = options.trainer.augmentation.flip || options.trainer.augmentation.shift > 0;
   const Shape places = data.target();
   if (moves && std::any_of(places.names().begin(), places.names().end(), is_spatial))

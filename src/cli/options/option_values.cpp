@@ -39,6 +39,11 @@ BatchNorm parse_batch_norm(const std::string& text) {
   fail("--batch-norm {}: write synchronized, local or ranks=N, with N of 1 or more", text);
 }
 
+std::optional<Index> parse_label(const std::string& text) {
+  if (const auto label = parse_number<std::int32_t>(text)) return *label;
+  fail("a label is a whole number of 32 bits");
+}
+
 OnNan parse_on_nan(const std::string& text) {
   if (text == "stop") return OnNan::stop;
   if (text == "skip") return OnNan::skip;

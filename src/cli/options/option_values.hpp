@@ -8,6 +8,7 @@
 
 #include <boost/program_options.hpp>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,6 +45,8 @@ void check_optimizer(const Optimizer& optimizer);
 
 /// Reads the value of --batch-norm: synchronized, local or ranks=N. Throws Error for anything else.
 BatchNorm parse_batch_norm(const std::string& text);
+/// Reads a label. Throws Error for anything that is no whole number of 32 bits.
+std::optional<Index> parse_label(const std::string& text);
 /// Reads the value of --on-nan: stop or skip. Throws Error for anything else.
 OnNan parse_on_nan(const std::string& text);
 

@@ -58,6 +58,12 @@ po::options_description model_options(Options& o, const Program& program, const 
     add("vocabulary", number(&o.size.transformer.vocabulary)->value_name("N"), "different tokens of a transformer");
     add("patch", number(&o.size.transformer.patch)->value_name("N"),
         "extent of the patches of an image that vit reads");
+    add("ignore-label", parsed("--ignore-label", o.size.labels.ignored, parse_label)->value_name("LABEL"),
+        "label of the samples or positions that count for nothing, e.g. 255; the loss is the mean over the others");
+    add("class-weights", number(&o.size.labels.weights)->multitoken()->value_name("W..."),
+        "weight in the loss of the labels of each class, separated by spaces; the loss is the weighted mean");
+    add("label-smoothing", number(&o.size.labels.smoothing)->value_name("S"),
+        "share of each label's loss that all classes have together, from 0 to less than 1");
     add("batch-norm",
         parsed("--batch-norm", o.size.batch_norm, parse_batch_norm)->default_value("synchronized")->value_name("HOW"),
         "samples over which batch normalization computes its statistics: synchronized (of all ranks), local (each "

@@ -16,7 +16,7 @@ Model alexnet(const ModelSize& size) {
   t = m.max_pool("pool5", t, {.window = 3, .stride = 2});
   t = d.linear_relu("fc6", m.dropout("drop6", t), d.wide(4096));
   t = d.linear_relu("fc7", m.dropout("drop7", t), d.wide(4096));
-  m.softmax_cross_entropy("loss", m.linear("fc8", t, {.features = d.size.classes}));
+  m.softmax_cross_entropy("loss", m.linear("fc8", t, {.features = d.size.classes}), d.size.labels);
   return m;
 }
 

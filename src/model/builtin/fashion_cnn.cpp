@@ -18,7 +18,7 @@ Model fashion_cnn(const ModelSize& size) {
   t = m.relu("relu3", t);
   t = m.dropout("drop", t, {.rate = 0.2});
   t = m.linear("fc2", t, {.features = d.size.classes});
-  m.softmax_cross_entropy("loss", t);
+  m.softmax_cross_entropy("loss", t, d.size.labels);
   return m;
 }
 

@@ -47,7 +47,7 @@ Model googlenet(const ModelSize& size) {
   for (const Inception& block : {Inception{"5a", 256, 160, 320, 32, 128, 128}, {"5b", 384, 192, 384, 48, 128, 128}})
     t = inception(d, t, block);
   t = m.dropout("drop", m.global_average_pool("pool5", t), {.rate = 0.4});
-  m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = d.size.classes}));
+  m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = d.size.classes}), d.size.labels);
   return m;
 }
 

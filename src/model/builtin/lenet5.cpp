@@ -12,7 +12,7 @@ Model lenet5(const ModelSize& size) {
   t = m.average_pool("pool2", t, {.window = 2});
   t = m.tanh("tanh3", m.linear("fc1", t, {.features = d.wide(120)}));
   t = m.tanh("tanh4", m.linear("fc2", t, {.features = d.wide(84)}));
-  m.softmax_cross_entropy("loss", m.linear("fc3", t, {.features = d.size.classes}));
+  m.softmax_cross_entropy("loss", m.linear("fc3", t, {.features = d.size.classes}), d.size.labels);
   return m;
 }
 

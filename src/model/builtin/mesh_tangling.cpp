@@ -11,7 +11,7 @@ Model mesh_tangling(const ModelSize& size) {
     for (int i = 0; i < convolutions; ++i)
       t = d.conv_bn_relu(fmt::format("conv{}_{}", block + 1, i + 1), t, d.wide(filters[block]), block == 0 ? 5 : 3,
                          i == 0 ? 2 : 1);
-  d.m.softmax_cross_entropy("loss", d.m.conv("scores", t, {.filters = d.size.classes}));
+  d.m.softmax_cross_entropy("loss", d.m.conv("scores", t, {.filters = d.size.classes}), d.size.labels);
   return d.m;
 }
 

@@ -9,7 +9,7 @@ Model mlp(const ModelSize& size) {
   for (std::size_t i = 0; i < widths.size(); ++i)
     t = d.m.linear(fmt::format("fc{}", i + 1), t,
                    {.features = d.wide(widths[i]), .activation = Activation{Activation::Kind::relu}});
-  d.m.softmax_cross_entropy("loss", d.m.linear("scores", t, {.features = d.size.classes}));
+  d.m.softmax_cross_entropy("loss", d.m.linear("scores", t, {.features = d.size.classes}), d.size.labels);
   return d.m;
 }
 

@@ -36,7 +36,7 @@ Model resnet(const char* name, const ModelSize& size, const std::vector<int>& bl
       t = block(d, fmt::format("res{}{}", stage + 2, static_cast<char>('a' + i)), t, d.wide(Index{64} << stage),
                 stage > 0 && i == 0 ? 2 : 1, i == 0 && (stage > 0 || first_changes));
   t = m.global_average_pool("pool5", t);
-  m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = d.size.classes}));
+  m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = d.size.classes}), d.size.labels);
   return m;
 }
 

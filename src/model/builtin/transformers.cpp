@@ -63,7 +63,7 @@ Model decoder(const char* name, const ModelSize& asked, const TransformerSize& p
   t = d.m.positions("positions", t);
   for (Index i = 1; i <= size.layers; ++i) t = d.block(fmt::format("block{}", i), t, /*causal=*/true);
   t = d.linear("scores", d.norm("norm", t), size.vocabulary, small, /*bias=*/false);
-  d.m.softmax_cross_entropy("loss", t);
+  d.m.softmax_cross_entropy("loss", t, asked.labels);
   return d.m;
 }
 
@@ -80,7 +80,8 @@ Model vit(const ModelSize& asked) {
   t = d.m.positions("positions", d.m.places("places", t));
   for (Index i = 1; i <= size.layers; ++i) t = d.block(fmt::format("block{}", i), t, /*causal=*/false);
   t = d.m.global_average_pool("mean", d.norm("norm", t));
-  d.m.softmax_cross_entropy("loss", d.m.linear("scores", t, {.features = sizes.size.classes, .deviation = small}));
+  d.m.softmax_cross_entropy("loss", d.m.linear("scores", t, {.features = sizes.size.classes, .deviation = small}),
+                            sizes.size.labels);
   return d.m;
 }
 

@@ -28,7 +28,7 @@ Model unet3d(const ModelSize& size) {
     t = m.concatenate(name + "_skip", {skips[level], t});
     t = twice(d, name, t, Index{64} << level, Index{64} << level);
   }
-  m.softmax_cross_entropy("loss", m.conv("scores", t, {.filters = d.size.classes}));
+  m.softmax_cross_entropy("loss", m.conv("scores", t, {.filters = d.size.classes}), d.size.labels);
   return m;
 }
 

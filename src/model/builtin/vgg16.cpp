@@ -15,7 +15,7 @@ Model vgg16(const ModelSize& size) {
   }
   t = m.dropout("drop6", d.linear_relu("fc6", t, d.wide(4096)));
   t = m.dropout("drop7", d.linear_relu("fc7", t, d.wide(4096)));
-  m.softmax_cross_entropy("loss", m.linear("fc8", t, {.features = d.size.classes}));
+  m.softmax_cross_entropy("loss", m.linear("fc8", t, {.features = d.size.classes}), d.size.labels);
   return m;
 }
 

@@ -41,17 +41,18 @@ std::int32_t Dataset::label(Index) const {
   fail("data set '{}': its class must define label() for one label per sample, or target() and read_labels()", name_);
 }
 
-void read_checked_labels(const Dataset& data, Index sample, const Box& box, std::span<std::int32_t> out) {
+void read_checked_labels(const Dataset& data, Index sample, const Box& box, std::span<std::int32_t> out,
+                         std::optional<Index> ignored) {
   data.read_labels(sample, box, out);
   const Index classes = data.classes();
   if (classes == 0)
     fail("data set '{}': the loss takes labels, but classes() is 0; return the number of classes", data.name());
-  const auto beyond =
-      std::find_if(out.begin(), out.end(), [classes](std::int32_t label) { return label < 0 || label >= classes; });
+  const auto beyond = std::find_if(
+      out.begin(), out.end(), [&](std::int32_t label) { return (label < 0 || label >= classes) && label != ignored; });
   if (beyond != out.end()) fail_label(data, sample, box, beyond - out.begin(), std::to_string(*beyond));
 }
 
-std::string Dataset::label_beyond(Index) const { return ""; }
+std::string Dataset::label_beyond(Index, std::optional<Index>) const { return ""; }
 
 void register_dataset(const std::string& name, DatasetFactory factory) {
   if (!factory)

@@ -158,7 +158,7 @@ class Idx final : public Dataset {
       fail("'{}' holds {} images, but '{}' holds {} labels", path_, header_.extents[0], labels, size());
     const auto& e = header_.extents;
     sample_ = e.size() == 3 ? Shape{{'C', 1}, {'H', e[1]}, {'W', e[2]}} : Shape{{'C', e[1]}, {'H', e[2]}, {'W', e[3]}};
-    for (const auto label : labels_) classes_ = std::max(classes_, Index{label} + 1);
+    classes_ = classes_beside(-1);
     for (std::size_t p = 0; p < 256; ++p) {
       scaled_[p] = (static_cast<double>(p) / 255.0 - mean) / deviation;
       rounded_[p] = static_cast<float>(scaled_[p]);
@@ -168,6 +168,12 @@ class Idx final : public Dataset {
   Shape sample() const override { return sample_; }
   Index size() const override { return static_cast<Index>(labels_.size()); }
   Index classes() const override { return classes_; }
+  Index classes_beside(Index ignored) const override {
+    Index classes = 0;
+    for (const auto label : labels_)
+      if (label != ignored) classes = std::max(classes, Index{label} + 1);
+    return classes;
+  }
 
   void hold(std::span<const Index> samples, const Box& box) override {
     require(box.dims() == sample_.dims() && Box(sample_).contains(box), "the box lies inside the sample");
@@ -194,8 +200,8 @@ class Idx final : public Dataset {
     return labels_[sample];
   }
 
-  std::string label_beyond(Index classes) const override {
-    const auto beyond = [classes](unsigned char label) { return label >= classes; };
+  std::string label_beyond(Index classes, std::optional<Index> ignored) const override {
+    const auto beyond = [&](unsigned char label) { return label >= classes && label != ignored; };
     const auto found = std::find_if(labels_.begin(), labels_.end(), beyond);
     if (found == labels_.end()) return "";
     const auto count = std::count_if(found, labels_.end(), beyond);

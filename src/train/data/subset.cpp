@@ -45,7 +45,10 @@ class Subset final : public Dataset {
   }
   Index number(Index sample) const override { return whole_->number(of_whole(sample)); }
   std::int32_t label(Index sample) const override { return whole_->label(of_whole(sample)); }
-  std::string label_beyond(Index classes) const override { return whole_->label_beyond(classes); }
+  Index classes_beside(Index ignored) const override { return whole_->classes_beside(ignored); }
+  std::string label_beyond(Index classes, std::optional<Index> ignored) const override {
+    return whole_->label_beyond(classes, ignored);
+  }
 
  private:
   Index own_bytes() const { return static_cast<Index>(samples_.capacity() * sizeof(Index)); }

@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace partita {
 
@@ -43,12 +44,15 @@ std::size_t first_update(const std::vector<Action>& actions) {
 Executor::Executor(RunContext context)
     : context_(std::move(context)),
       plan_(context_.plan),
+      target_(plan_.target()),
       rank_{context_.backend, context_.grid.world(), context_.overlap, context_.allocator->stream()},
       stage_(plan_.stage_of_rank(context_.world.rank())),
       program_(plan_, stage_),
       first_update_(first_update(program_.actions())),
       microbatches_(static_cast<std::size_t>(plan_.microbatches)),
       update_(std::make_unique<WeightUpdate>(context_, rank_.stream)) {
+  require(!target_.weighted || context_.guard != nullptr || !plan_.workload.training,
+          "the guard divides gradients by the mean of weights");
   staging_ = std::make_shared<Allocator>(context_.allocator->device().staging());
   const auto in_staging = [&](Index count) {
     return Tensor(DType::f64, "F", Box(Shape{{'F', count}}), staging_, MemoryClass::workspace);
@@ -138,6 +142,7 @@ StepResult Executor::run(const Reader& read, Index step, double rate, Ahead* ahe
   traveling_.clear();
   if (arrives(0)) ahead->arrival.end_step(ahead->sends());
   for (const StepOp& op : program_.last_ops()) run_op({}, op, read, rate);
+  settle_result();
   update_->drop_statistics();
   if (!keep_)
     for (auto& m : microbatches_) m = {};
@@ -183,10 +188,15 @@ bool Executor::may_update(const Action& before) {
   if (before.kind == Action::Kind::step || (guard == nullptr && inspector_ == nullptr)) return true;
   if (inspector_ == nullptr) {
     read_results();
-    const auto verdict = guard->decide(std::isfinite(result_.loss), squares_);
+    const std::optional<double> no_weights;
+    const auto verdict = guard->decide({.finite = std::isfinite(sums_[0]),
+                                        .squares = squares_,
+                                        .weight = !target_.weighted       ? no_weights
+                                                  : context_.tells_loss() ? sums_[2]
+                                                                          : 0});
     result_.gradient_norm = guard->norm();
     if (verdict == StepGuard::Verdict::update) {
-      if (guard->clip() < 1) update_->scale(guard->clip());
+      if (guard->factor() != 1) update_->scale(guard->factor());
       return true;
     }
     failed_ = verdict == StepGuard::Verdict::fail;
@@ -210,6 +220,7 @@ void Executor::start_step(Index step) {
   marked_.clear();
   if (record_ != nullptr) clock_.emplace(context_.backend.device(), rank_.stream);
   result_ = {};
+  sums_ = {};
   losses_.clear();
   traveling_.clear();
   for (auto& m : microbatches_) m = {};
@@ -242,7 +253,7 @@ Microbatch Executor::begin(int microbatch) const {
   m.outputs.resize(layers);
   m.gradients.resize(layers);
   m.dy.resize(layers);
-  m.result = numbers(2 * Index{microbatch}, 2);
+  m.result = numbers(target_.results() * microbatch, target_.results());
   m.step = numbers(squares_place() + 1, 1);
   return m;
 }
@@ -298,12 +309,7 @@ void Executor::run_op(const Action& action, const StepOp& op, const Reader& read
     case finish_outputs:
       for (auto& each : microbatches_) StageExchange::finish_outputs(each);
       return;
-    case share_loss: {
-      const StepResult shared = stages_->share(result_);
-      result_.loss = shared.loss;
-      result_.accuracy = shared.accuracy;
-      return;
-    }
+    case share_loss: sums_ = stages_->share(sums_); return;
     default: return run_layer_op(action, op);
   }
 }
@@ -333,22 +339,32 @@ Tensor Executor::numbers(Index first, Index count) const {
   return Tensor::view(results_, first, "F", Box(Shape{{'F', count}}));
 }
 
-/// Waits for the device, and makes the result of the step from what its losses have computed. The second call does
-/// nothing.
+/// Waits for the device, and adds up what the losses of the step have computed. The second call does nothing.
 void Executor::read_results() {
   if (!results_) return;
   results_.device().finish(rank_.stream);
   const std::vector<double> numbers = read(read_numbers_, {});
   for (const int j : losses_) {
-    const Target target = this->target(j);
-    const auto at = 2 * static_cast<std::size_t>(j);
-    result_.loss += numbers[at] * share(j);
-    result_.accuracy += (target.labels ? numbers[at + 1] / static_cast<double>(target.shape.volume())
-                                       : std::numeric_limits<double>::quiet_NaN()) *
-                        share(j);
+    const auto places = static_cast<double>(target(j).shape.volume());
+    const double* of = numbers.data() + target_.results() * j;
+    sums_[0] += of[0] * share(j);
+    sums_[1] += of[1] / places * share(j);
+    if (!target_.weighted) continue;
+    sums_[2] += of[2] * share(j);
+    sums_[3] += of[3] / places * share(j);
   }
   squares_ = numbers[squares_place()];
   results_ = {};
+}
+
+/// Makes the result of the step from the sums of all stages.
+void Executor::settle_result() {
+  const auto mean = [](double sum, double of, double of_none) { return of > 0 ? sum / of : of_none; };
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  result_.weight = target_.weighted ? sums_[2] : 1;
+  result_.counted = target_.weighted ? sums_[3] : 1;
+  result_.loss = mean(sums_[0], result_.weight, sums_[0]);
+  result_.accuracy = target_.labels ? mean(sums_[1], result_.counted, nan) : nan;
 }
 
 /// True if a microbatch may come during the step before.

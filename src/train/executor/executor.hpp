@@ -1,7 +1,7 @@
 #pragma once
 
 #include "src/train/executor/arrival.hpp"
-#include "src/train/executor/layer_runner.hpp"
+#include "src/train/executor/stage_exchange.hpp"
 
 #include <functional>
 #include <map>
@@ -15,7 +15,6 @@ namespace partita {
 
 struct OtherSource;
 class Inspector;
-class StageExchange;
 class WeightUpdate;
 
 /// Runs a plan on one rank: it performs the operations of its stage's StepProgram.
@@ -110,12 +109,14 @@ class Executor {
   void free_previous(int microbatch);
   double share(int microbatch) const;
   Tensor numbers(Index first, Index count) const;
-  Index squares_place() const { return 2 * Index{plan_.microbatches}; }
+  Index squares_place() const { return target_.results() * Index{plan_.microbatches}; }
   void read_results();
+  void settle_result();
   void read_times();
 
   RunContext context_;
   const Plan& plan_;
+  Target target_;  // of the first microbatch
   RankContext rank_;
   int stage_;
   StepProgram program_;
@@ -124,14 +125,15 @@ class Executor {
   std::vector<Microbatch> microbatches_;
   std::unique_ptr<WeightUpdate> update_;
   std::unique_ptr<StageExchange> stages_;  // null if there is one stage
-  // f64 numbers on the device: for each microbatch the loss and the number of right predictions, then whether a
-  // gradient is not finite, and the number of the step.
+  // f64 numbers on the device: for each microbatch those of the loss (KernelCall::result), then the sum of the squares
+  // of gradients, and the number of the step.
   Tensor results_;
   std::shared_ptr<Allocator> staging_;  // memory of the CPU from which, and to which, copies can be captured
   Tensor step_number_;                  // there, from where a step copies it
   Tensor read_numbers_;                 // there, to where a step copies its numbers
   std::vector<Tensor> traveling_;       // on the CPU: what the present step copies to the device
   std::vector<int> losses_;             // the microbatches whose loss this rank has computed in this step, in order
+  LossSums sums_{};                     // of the microbatches whose numbers were read
   StepResult result_;
   double squares_ = 0;  // the sum of the squares of this rank's part of the gradients
   Index step_ = 0, launched_ = 0;

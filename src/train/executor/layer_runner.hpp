@@ -36,7 +36,7 @@ struct Microbatch {
   Work work;
   std::vector<Crossing> arriving, sent;      ///< outputs from and to other stages
   std::vector<Crossing> arriving_gradients;  ///< gradients of outputs of this stage
-  Tensor result;  ///< two f64 numbers: the loss, and the number of right predictions (KernelCall::result)
+  Tensor result;  ///< f64 numbers: the loss, the number of right predictions, ... (KernelCall::result)
   Tensor step;    ///< one f64 number: KernelCall::step
 };
 
@@ -58,6 +58,10 @@ struct RunContext {
   bool overlap = true;         ///< compute while messages travel
   StepGuard* guard = nullptr;  ///< decides whether a step updates the weights; null: always
   bool graphs = false;         ///< launch steps that repeat themselves as graphs of the device; needs a guard
+  /// True for one rank of each stage that runs the loss: it speaks for all of them.
+  bool tells_loss() const {
+    return grid.rank() == 0 && plan.replica_on(plan.layers.back().group, plan.stage_of_rank(world.rank())) >= 0;
+  }
 };
 
 /// Runs the operations of a stage's layers on one rank. A plan with microbatches of two sizes has one runner per size.

@@ -95,14 +95,11 @@ void StageExchange::finish() {
   gradients_.clear();
 }
 
-StepResult StageExchange::share(const StepResult& result) {
-  const int loss = context_.plan.layers.back().group;
-  const bool tells = context_.plan.replica_on(loss, context_.plan.stage_of_rank(context_.world.rank())) >= 0 &&
-                     context_.grid.rank() == 0;
-  std::array sums{tells ? result.loss : 0, tells ? result.accuracy : 0};
+LossSums StageExchange::share(const LossSums& sums) {
+  LossSums all = context_.tells_loss() ? sums : LossSums{};
   context_.counter.set_label(context_.plan.layers.back().name, "loss to all stages");
-  context_.control.all_reduce(sums.data(), 2, DType::f64, ReduceOp::sum, {}).wait();
-  return {sums[0], sums[1]};
+  context_.control.all_reduce(all.data(), context_.plan.target().results(), DType::f64, ReduceOp::sum, {}).wait();
+  return all;
 }
 
 }  // namespace partita

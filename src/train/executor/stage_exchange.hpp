@@ -3,9 +3,14 @@
 #include "partita/comm/counting.hpp"
 #include "src/train/executor/layer_runner.hpp"
 
+#include <array>
 #include <map>
 
 namespace partita {
+
+/// What the losses of a step have added up, as means over all elements of the target: the loss, the right predictions,
+/// the weights, and the elements that count. The last two are 0 if all count alike.
+using LossSums = std::array<double, 4>;
 
 /// The messages between a stage and others. Outputs go straight to the ranks that read them, and gradients go back the
 /// same way. The schedule says when a transfer starts; is_wait() in step.hpp lists when an operation waits for it.
@@ -26,8 +31,8 @@ class StageExchange {
   void progress(std::vector<Microbatch>& microbatches);
   /// Waits until all gradients are sent.
   void finish();
-  /// Returns the sum of the results of the stages that run the loss. Collective: every rank of the world calls it.
-  StepResult share(const StepResult& result);
+  /// Returns the sum over the stages that run the loss. Collective: every rank of the world calls it.
+  LossSums share(const LossSums& sums);
 
  private:
   const TransferPlan& transfer(const StageBoundary& boundary, bool back);

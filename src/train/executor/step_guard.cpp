@@ -24,13 +24,14 @@ StepGuard::StepGuard(const TrainerOptions& options, Communicator& world)
   if (scales_) state_.scale = first_scale;
 }
 
-StepGuard::Verdict StepGuard::decide(bool finite_loss, double squares) {
-  const Requests mine = asked_ ? asked_() : Requests{};
-  const bool finite = std::isfinite(squares);
-  std::array<double, 5> any{finite_loss ? 0.0 : 1.0, finite ? 0.0 : 1.0, mine.save ? 1.0 : 0.0, mine.stop ? 1.0 : 0.0,
-                            finite ? squares : 0};
+StepGuard::Verdict StepGuard::decide(const Found& mine) {
+  const Requests asked = asked_ ? asked_() : Requests{};
+  const bool finite = std::isfinite(mine.squares);
+  std::array<double, 6> any{mine.finite ? 0.0 : 1.0, finite ? 0.0 : 1.0,        asked.save ? 1.0 : 0.0,
+                            asked.stop ? 1.0 : 0.0,  finite ? mine.squares : 0, mine.weight.value_or(0)};
   world_.all_reduce(any.data(), any.size(), DType::f64, ReduceOp::sum, {}).wait();
-  norm_ = any[1] > 0 ? std::numeric_limits<double>::quiet_NaN() : std::sqrt(any[4]);
+  mean_ = !mine.weight ? 1 : any[5] > 0 ? 1 / any[5] : 0;
+  norm_ = any[1] > 0 ? std::numeric_limits<double>::quiet_NaN() : std::sqrt(any[4]) * mean_;
   requests_.save = requests_.save || any[2] > 0;
   requests_.stop = requests_.stop || any[3] > 0;
   if (any[0] == 0 && any[1] == 0) {

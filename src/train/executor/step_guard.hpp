@@ -3,6 +3,8 @@
 #include "partita/comm/communicator.hpp"
 #include "partita/train/trainer_options.hpp"
 
+#include <optional>
+
 namespace partita {
 
 /// Decides, alike on every rank, whether a step may update the weights. Between the sums of the gradients and the
@@ -19,13 +21,21 @@ class StepGuard {
   /// @pre `world` outlives the guard.
   StepGuard(const TrainerOptions& options, Communicator& world);
 
-  /// Returns what to do after this rank's part of a step. `squares` is the sum of the squares of its part of the
-  /// gradients. Collective: every rank of the world calls it.
-  Verdict decide(bool finite_loss, double squares);
+  /// What one rank knows after its part of a step.
+  struct Found {
+    bool finite = true;  ///< its part of the loss
+    double squares = 0;  ///< the sum of the squares of its part of the gradients
+    /// its part of the mean of the weights of the target's elements; none if all of them count alike. The gradients are
+    /// still those of the mean over all elements
+    std::optional<double> weight = {};
+  };
+  /// Returns what to do after a step. Collective: every rank of the world calls it.
+  Verdict decide(const Found& mine);
   /// The norm of the gradients of the last step over all weights.
   double norm() const { return norm_; }
-  /// What the gradients of the last step are multiplied with, so that their norm is at most Optimizer::clip_norm.
-  double clip() const { return clip_norm_ > 0 && norm_ > clip_norm_ ? clip_norm_ / norm_ : 1; }
+  /// What the gradients of the last step are multiplied with, so that they belong to the mean over what counts, and
+  /// their norm is at most Optimizer::clip_norm.
+  double factor() const { return mean_ * (clip_norm_ > 0 && norm_ > clip_norm_ ? clip_norm_ / norm_ : 1); }
   /// Returns the smallest number of all ranks. Collective. Not counted as traffic.
   int least(int mine);
   /// True if decide() may return `skip`. Then a step must be able to undo what its forward changed.
@@ -54,7 +64,7 @@ class StepGuard {
   Communicator& world_;
   OnNan on_nan_;
   bool scales_;
-  double clip_norm_, norm_ = 0;
+  double clip_norm_, norm_ = 0, mean_ = 1;
   std::function<Requests()> asked_;
   State state_;
   Requests requests_;

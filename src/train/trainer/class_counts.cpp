@@ -17,7 +17,7 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
-ClassCounts::ClassCounts(Index classes) : classes_(classes) {
+ClassCounts::ClassCounts(Index classes, std::optional<Index> ignored) : classes_(classes), ignored_(ignored) {
   if (classes_ == 0) return;
   const Index blocks = matrix_row + (has_matrix() ? classes_ : 0);
   counts_.resize(static_cast<std::size_t>(1 + blocks * classes_));
@@ -25,8 +25,12 @@ ClassCounts::ClassCounts(Index classes) : classes_(classes) {
 
 template <class T>
 void ClassCounts::add_rows(const T* scores, std::span<const std::int32_t> labels) {
+  const T* end = scores;
   for (const Index label : labels) {
-    const T *end = scores + classes_, *best = std::max_element(scores, end);
+    scores = end;
+    end = scores + classes_;
+    if (label == ignored_) continue;
+    const T* best = std::max_element(scores, end);
     const Index prediction = best - scores;
     *at(labeled, label) += 1;
     *at(predicted, prediction) += 1;
@@ -38,7 +42,6 @@ void ClassCounts::add_rows(const T* scores, std::span<const std::int32_t> labels
       const auto after = std::count_if(scores + label + 1, end, [&](T score) { return score > mine; });
       if (before + after < 5) counts_[0] += 1;
     }
-    scores = end;
   }
 }
 

@@ -101,7 +101,11 @@ Batch DataFeed::Step::read_now(int microbatch) const {
     write_samples<double>(batch.images, read_image, which);
   if (batch.target.dtype() == DType::i32)
     write_samples<std::int32_t>(
-        batch.target, [&](Index n, auto labels) { read_checked_labels(data_, samples[n], answer, labels); }, name_of);
+        batch.target,
+        [&](Index n, auto labels) {
+          read_checked_labels(data_, samples[n], answer, labels, executor_.plan().target().ignored);
+        },
+        name_of);
   else
     write_samples<double>(
         batch.target, [&](Index n, auto values) { data_.read_target(samples[n], answer, values); },

@@ -37,11 +37,11 @@ void SampleBlock::read(const Reader& read) const {
   }
 }
 
-void SampleBlock::check_labels(std::string_view loss, Index classes) const {
+void SampleBlock::check_labels(std::string_view loss, Index classes, std::optional<Index> ignored) const {
   if (tensor.dtype() != DType::i32 || tensor.volume() == 0) return;
   const Index places = tensor.volume() / tensor.box().extent(0);
   for (Index i = 0; i < tensor.volume(); ++i)
-    if (const auto label = tensor.as<std::int32_t>()[i]; label < 0 || label >= classes)
+    if (const auto label = tensor.as<std::int32_t>()[i]; (label < 0 || label >= classes) && label != ignored)
       fail("sample {} of the batch has the label {}, but the loss '{}' has {} classes; labels are 0 to {}",
            first_sample + tensor.box()[0].lo + i / places, label, loss, classes, classes - 1);
 }

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace partita {
@@ -49,7 +50,7 @@ class PlanSet {
   const KernelReport& kernel_report() const { return kernels_; }
 
   /// Counts predictions by class in every evaluation until take_counts(); 0 classes count nothing.
-  void start_counts(Index classes) { counts_ = ClassCounts(classes); }
+  void start_counts(Index classes, std::optional<Index> ignored) { counts_ = ClassCounts(classes, ignored); }
   ClassCounts take_counts() { return std::exchange(counts_, ClassCounts()); }
 
  private:

@@ -150,7 +150,7 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
   const double start = now();
   EpochReport report{.epoch = epoch_, .first = first, .all = steps};
   stopping_ = false;
-  double counted = 0;  // samples of steps that were not skipped
+  double weights = 0, counted = 0;  // of the samples of steps that were not skipped
   const auto size_of_step = [&](Index step) { return std::min(options_.batch, samples - step * options_.batch); };
   std::deque<std::unique_ptr<DataFeed::Step>> ahead;  // the next steps, whose samples were read ahead
   const Forgetting forgetting(*arrival_);
@@ -181,9 +181,12 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
         on_cpu() ? nullptr : &later);
     if (!training) check_loss(result);
     if (!result.skipped || std::isfinite(result.loss)) {
-      report.loss += result.loss * static_cast<double>(size);
-      report.accuracy += result.accuracy * static_cast<double>(size);
-      counted += static_cast<double>(size);
+      const double weight = result.weight * static_cast<double>(size),
+                   rows = result.counted * static_cast<double>(size);
+      report.loss += result.loss * weight;
+      if (rows > 0) report.accuracy += result.accuracy * rows;
+      weights += weight;
+      counted += rows;
     }
     report.samples += size;
     report.skipped += result.skipped ? 1 : 0;
@@ -192,9 +195,9 @@ EpochReport Trainer::pass(Dataset& data, const SampleOrder& order, bool training
     if (progress) progress(epoch_, i + 1, steps, result);
     if (training && (stopping_ || step_ >= total_steps_)) break;
   }
-  const auto mean = [&](double sum) { return counted > 0 ? sum / counted : std::numeric_limits<double>::quiet_NaN(); };
-  report.loss = mean(report.loss);
-  report.accuracy = mean(report.accuracy);
+  const auto mean = [](double sum, double of) { return of > 0 ? sum / of : std::numeric_limits<double>::quiet_NaN(); };
+  report.loss = mean(report.loss, weights);
+  report.accuracy = mean(report.accuracy, counted);
   report.seconds = now() - start;
   return report;
 }
@@ -234,7 +237,8 @@ void Trainer::prepare(Dataset& data) {
 EpochReport Trainer::evaluate(Dataset& data, const Progress& progress) {
   if (data.size() < 1) throw AgreedError("the data set for evaluation has no samples; give one with at least one");
   const LayerPlan& loss = plan().layers.back();
-  plans_->start_counts(loss.op->target(loss->input_shapes[0]).labels ? loss->input_shapes[0]['C'] : 0);
+  const Target target = loss.op->target(loss->input_shapes[0]);
+  plans_->start_counts(target.labels ? loss->input_shapes[0]['C'] : 0, target.ignored);
   EpochReport report = pass(data, SampleOrder::ascending(data.size()), false, progress);
   report.counts = plans_->take_counts();
   report.counts.sum(world_);
@@ -289,7 +293,8 @@ void Trainer::check(const LocalBatch& batch, bool training) const {
          batch.samples, training ? "training" : "evaluation", batch.samples, training);
   const LayerPlan& loss = executor.plan().layers.back();
   for (const auto& block : batch.targets)
-    block.check_labels(loss.name, loss->input_shapes[0].has('C') ? loss->input_shapes[0]['C'] : 0);
+    block.check_labels(loss.name, loss->input_shapes[0].has('C') ? loss->input_shapes[0]['C'] : 0,
+                       executor.plan().target().ignored);
 }
 
 StepResult Trainer::step(const LocalBatch& batch) {

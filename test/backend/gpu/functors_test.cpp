@@ -167,17 +167,20 @@ TEST_P(Functors, DiceAndDifferences) {
     const Tensor x = random.tensor(dtype(), names_of(box), box), target = random.tensor(dtype(), names_of(box), box);
     const Tensor labels = tensor(DType::i32, "F", Box(Shape{{'F', x.volume() / channels}}));
     for (Index i = 0; i < labels.volume(); ++i) labels.set(i, static_cast<double>(random.draw(0, channels - 1)));
+    if (labels.volume() > 1) labels.set(1, -100);
+    Labels counted = test::labels_of(x, labels);
+    counted.ignored = -100;
     std::vector<Tensor> sums, results, gradients;
     for (Backend* backend : {reference.get(), functors.get()}) {
       sums.push_back(norm_numbers(x, 2, samples, channels, MemoryClass::workspace));
-      results.push_back(tensor(DType::f64, "F", Box(Shape{{'F', 2}})));
+      results.push_back(tensor(DType::f64, "F", Box(Shape{{'F', 4}})));
       gradients.push_back(x.like(box));
-      backend->overlap_forward(x, labels, sums.back(), results.back(), {});
+      backend->overlap_forward(x, counted, sums.back(), results.back(), {});
       const Tensor overlaps = copy_of(sums.back());
       backend->overlap_loss(sums.back(), 7, 0.5, {}, {});  // without a result
       copy_box(overlaps, sums.back(), overlaps.box(), {});
       backend->overlap_loss(sums.back(), 7, 0.5, results.back(), {});
-      backend->overlap_backward(x, labels, sums.back(), gradients.back(), {});
+      backend->overlap_backward(x, counted, sums.back(), gradients.back(), {});
       for (const bool absolute : {false, true}) {
         results.push_back(tensor(DType::f64, "F", Box(Shape{{'F', 2}})));
         gradients.push_back(x.like(box));
@@ -208,7 +211,7 @@ TEST(FunctorLabels, ALabelThatIsNoClassGivesNoLoss) {
       EXPECT_EQ(result.get(1), 1);
       const Tensor sums = norm_numbers(x, 2, 1, 3, MemoryClass::workspace);
       result.zero({});
-      backend->overlap_forward(x, labels, sums, result, {});
+      backend->overlap_forward(x, test::labels_of(x, labels), sums, result, {});
       backend->overlap_loss(sums, 1, 1, result, {});
       EXPECT_TRUE(std::isnan(result.get(0)));
       EXPECT_EQ(result.get(1), 1);

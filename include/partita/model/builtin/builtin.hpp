@@ -26,6 +26,7 @@ struct ModelSize {
   std::vector<Index> widths = {};  ///< widths of the hidden layers of `mlp`; empty: its default
   TransformerSize transformer = {};  ///< of gpt, its presets and vit
   BatchNorm batch_norm = {};         ///< how batch normalization layers compute their statistics
+  CrossEntropy labels = {};          ///< how the labels of the loss count, of models that predict classes
 };
 
 // Each function throws Error for a size that the model cannot have, and says which layer has nothing left.

@@ -161,6 +161,8 @@ struct Plan {
 
   /// For one microbatch: its samples in the batch, the replica that runs it, and the bound layers of its size.
   Interval samples(int microbatch) const;
+  /// The target of the loss of the first microbatch.
+  Target target() const { return layers.back().op->target(layers.back()->input_shapes[0]); }
   int replica_of(int microbatch) const;
   const std::vector<LayerPlan>& layers_of(int microbatch) const;
   /// Returns the layers of a replica, for microbatches of the larger or, with `of_remainder`, of the smaller size.

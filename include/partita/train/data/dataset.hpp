@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,9 +64,12 @@ class Dataset {
   virtual void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const;
   /// The sample's class, for sets with one label per sample. Valid for every sample, held or not.
   virtual std::int32_t label(Index sample) const;
-  /// Names the first sample whose label is `classes` or more, for error messages, e.g. "sample 5 of 'labels.gz' has the
-  /// label 77". The default returns "": the data set has no such sample, or does not know without reading all.
-  virtual std::string label_beyond(Index classes) const;
+  /// As classes(), without the label that a loss ignores, which need not be a class. The default returns classes().
+  virtual Index classes_beside(Index /*ignored*/) const { return classes(); }
+  /// Names the first sample whose label is `classes` or more and not `ignored`, for error messages, e.g. "sample 5 of
+  /// 'labels.gz' has the label 77". The default returns "": the data set has no such sample, or does not know without
+  /// reading all.
+  virtual std::string label_beyond(Index classes, std::optional<Index> ignored = std::nullopt) const;
 
  private:
   std::string name_;
@@ -74,8 +78,9 @@ class Dataset {
 };
 
 /// As data.read_labels(). Throws Error that names the data set, the sample, the place, the label and the classes if one
-/// of the labels is not a class.
-void read_checked_labels(const Dataset& data, Index sample, const Box& box, std::span<std::int32_t> out);
+/// of the labels is neither a class nor `ignored`.
+void read_checked_labels(const Dataset& data, Index sample, const Box& box, std::span<std::int32_t> out,
+                         std::optional<Index> ignored = std::nullopt);
 
 /// Opens images and labels in the IDX format (MNIST's), gzipped or not. Opening reads headers and labels. `hold`
 /// streams through the pixels and keeps the announced ones as bytes. Pixels become (p/255 - mean)/deviation. Throws

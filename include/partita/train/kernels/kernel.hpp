@@ -41,8 +41,9 @@ struct KernelCall {
   bool is_recompute = false;  ///< a forward that runs again for the backward: running statistics must not count it
   Write write = Write::add;   ///< whether backward_filter overwrites dw (a step's first backward) or adds to it
   bool data_follows = false;  ///< for backward_filter: backward_data is called next, and may compute dw with dx
-  /// two f64 zeros, to which a loss layer adds the mean loss of this microbatch and its number of right predictions,
-  /// both summed over ranks
+  /// f64 zeros, as many as Target::results says, to which a loss layer adds the mean loss of this microbatch, its
+  /// number of right predictions, and, where elements count for less than others, the mean of their weights and the
+  /// number of those that count; all summed over ranks
   const Tensor& result;
   /// for a CustomLayer: this rank's part of the halos that layouts() named; null if it named none
   const HaloPart *x_halo = nullptr, *dy_halo = nullptr;

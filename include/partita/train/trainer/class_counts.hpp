@@ -4,6 +4,7 @@
 #include "partita/device/tensor.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,11 +19,12 @@ class ClassCounts {
   static constexpr Index most_in_matrix = 100;  ///< classes of the largest confusion matrix that is kept
 
   /// @param classes the number of channels of the scores; 0 if the targets are values, which have no classes
-  explicit ClassCounts(Index classes = 0);
+  /// @param ignored the label of rows that count for nothing
+  explicit ClassCounts(Index classes = 0, std::optional<Index> ignored = std::nullopt);
 
   /// Adds the predictions of one rank: for each row of channels of `scores`, the class with the largest score (the
   /// first if several are equal) and the row's label (i32).
-  /// @pre There is one label per row, and each label is a class. Both tensors lie in the memory of the CPU.
+  /// @pre There is one label per row, and each label that counts is a class. Both tensors lie in the memory of the CPU.
   void add(const Tensor& scores, const Tensor& labels);
   /// Sums the counts of all ranks. Collective: every rank of `world` calls it, once, with the same number of classes.
   void sum(Communicator& world);
@@ -52,6 +54,7 @@ class ClassCounts {
   double total(Index block) const;
 
   Index classes_ = 0;
+  std::optional<Index> ignored_;
   // The labels among the best five, then blocks of one number a class: right predictions, labels, predictions, and the
   // rows of the confusion matrix.
   std::vector<double> counts_;

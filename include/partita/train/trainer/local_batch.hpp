@@ -4,6 +4,7 @@
 #include "partita/device/tensor.hpp"
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -27,7 +28,7 @@ struct SampleBlock {
   /// Shows each sample of the block to `read`.
   void read(const Reader& read) const;
   /// Throws Error that names the loss and the sample if the block holds labels and one is not in [0, classes).
-  void check_labels(std::string_view loss, Index classes) const;
+  void check_labels(std::string_view loss, Index classes, std::optional<Index> ignored) const;
 };
 
 /// One rank's part of a batch, with a block for each microbatch. Trainer::make_batch() makes it; its values are 0 until

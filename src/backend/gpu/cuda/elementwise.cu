@@ -16,5 +16,6 @@ namespace partita {
   PARTITA_AXPBY(float, T)                       \
   PARTITA_AXPBY(Eigen::bfloat16, T) PARTITA_AXPBY(Eigen::half, T) PARTITA_REDUCE(double, 1, SquareOf<T>, AddTo)
 PARTITA_FOR_TYPES(PARTITA_ELEMENTWISE)
+PARTITA_EACH(Constants)
 
 }  // namespace partita

@@ -138,6 +138,17 @@ void FunctorBackend<Launcher>::axpby(double a, const Tensor& x, double b, const 
 }
 
 template <class Launcher>
+void FunctorBackend<Launcher>::write_numbers(std::span<const double> values, const Tensor& x, Stream stream) {
+  require(x.dtype() == DType::f64 && x.volume() == std::ssize(values), "there is a place for each number");
+  for (Index first = 0; first < std::ssize(values); first += Constants::most) {
+    Constants some{device_data<double>(x) + first, {}};
+    const Index count = std::min<Index>(Constants::most, std::ssize(values) - first);
+    std::copy_n(values.data() + first, count, some.values.begin());
+    launch_.for_each(1, count, some, stream);
+  }
+}
+
+template <class Launcher>
 void FunctorBackend<Launcher>::add_squares(const Tensor& x, const Tensor& sum, Stream stream) {
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);

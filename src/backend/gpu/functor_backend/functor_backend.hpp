@@ -111,18 +111,19 @@ class FunctorBackend : public Backend {
                const Tensor& y, Stream stream) override;
   void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) override;
   void add_squares(const Tensor& x, const Tensor& sum, Stream stream) override;
+  void write_numbers(std::span<const double> values, const Tensor& x, Stream stream) override;
 
   // losses.hpp
-  void cross_entropy_maxima(const Tensor& x, const Tensor& numbers, Stream stream) override;
-  void cross_entropy_sums(const Tensor& x, const Tensor& labels, Index classes, const Tensor& numbers,
+  void cross_entropy_maxima(const Tensor& x, const Labels& labels, const Tensor& numbers, Stream stream) override;
+  void cross_entropy_sums(const Tensor& x, const Labels& labels, const Tensor& numbers, Stream stream) override;
+  void cross_entropy_loss(const Labels& labels, const Tensor& numbers, double count, const Tensor& result,
                           Stream stream) override;
-  void cross_entropy_loss(const Tensor& numbers, double count, const Tensor& result, Stream stream) override;
-  void cross_entropy_backward(const Tensor& x, const Tensor& labels, const Tensor& numbers, double scale,
+  void cross_entropy_backward(const Tensor& x, const Labels& labels, const Tensor& numbers, double scale,
                               const Tensor& dx, Stream stream) override;
-  void overlap_forward(const Tensor& x, const Tensor& labels, const Tensor& sums, const Tensor& result,
+  void overlap_forward(const Tensor& x, const Labels& labels, const Tensor& sums, const Tensor& result,
                        Stream stream) override;
   void overlap_loss(const Tensor& sums, double count, double scale, const Tensor& result, Stream stream) override;
-  void overlap_backward(const Tensor& x, const Tensor& labels, const Tensor& derivatives, const Tensor& dx,
+  void overlap_backward(const Tensor& x, const Labels& labels, const Tensor& derivatives, const Tensor& dx,
                         Stream stream) override;
   void difference_forward(bool absolute, const Tensor& x, const Tensor& target, double count, const Tensor& result,
                           Stream stream) override;
@@ -138,8 +139,8 @@ class FunctorBackend : public Backend {
  private:
   // losses.hpp
   template <class Visit>
-  void each_chunk(Index samples, Index rows, const Tensor& x, const Tensor& labels, Stream stream, Visit&& visit) const;
-  void prepare(const RowChunk& chunk, const Tensor& x, const Tensor& labels, Stream stream) const;
+  void each_chunk(Index samples, Index rows, const Tensor& x, const Labels& labels, Stream stream, Visit&& visit) const;
+  void prepare(const RowChunk& chunk, const Tensor& x, const Labels& labels, Stream stream) const;
 
   // sequences.hpp
   template <class Visit>

@@ -26,6 +26,23 @@ inline SoftmaxRows softmax_rows_in(std::span<std::byte> memory, Index rows) {
 
 PARTITA_HOST_DEVICE inline bool is_channel(Index label, Index channels) { return label >= 0 && label < channels; }
 
+/// The labels of rows, and what they count for (Labels).
+struct RowLabels {
+  const std::int32_t* of;
+  const double* weights;  // by class; may be null
+  Index classes, ignored;
+  bool ignores;
+  PARTITA_HOST_DEVICE bool counts(Index row) const { return !ignores || of[row] != ignored; }
+  PARTITA_HOST_DEVICE bool is_valid(Index row) const { return !counts(row) || is_channel(of[row], classes); }
+  PARTITA_HOST_DEVICE double weight_of(Index c) const { return weights != nullptr ? weights[c] : 1; }
+  /// The weight of a row that counts; NaN if its label is no class.
+  PARTITA_HOST_DEVICE double weight(Index row) const {
+    return is_valid(row) ? weight_of(of[row]) : std::numeric_limits<double>::quiet_NaN();
+  }
+  /// The labels from a row on.
+  PARTITA_HOST_DEVICE RowLabels from(Index row) const { return {of + row, weights, classes, ignored, ignores}; }
+};
+
 /// The entry of a row's label; NaN if the label is no channel, so that the loss is NaN.
 template <class T>
 PARTITA_HOST_DEVICE double labeled_entry(const T* row, Index label, Index channels) {
@@ -49,12 +66,12 @@ struct KeepLargest {
 template <class T>
 struct RowExponential {
   const T* x;
-  const std::int32_t* labels;
+  RowLabels labels;
   SoftmaxRows of;
   Index channels;
   PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index row, Index c) const {
     const T* entries = x + row * channels;
-    const Index label = labels[row];
+    const Index label = labels.of[row];
     const double value = static_cast<double>(entries[c]), mine = labeled_entry(entries, label, channels);
     const bool before = c < label ? !(value < mine) : c > label && !(value <= mine);
     return {{std::exp(value - of.largest[row]), before ? 1.0 : 0.0}};
@@ -72,86 +89,104 @@ struct KeepLogSum {
 /// The numbers of cross-entropy, by row.
 struct EntropyRows {
   double *largest, *sum, *labeled, *before;
+  double* smooth;  // null without smoothing
 };
-inline EntropyRows entropy_rows(double* numbers, Index rows) {
-  return {numbers, numbers + rows, numbers + 2 * rows, numbers + 3 * rows};
+inline EntropyRows entropy_rows(double* numbers, Index rows, bool smooth) {
+  return {numbers, numbers + rows, numbers + 2 * rows, numbers + 3 * rows, smooth ? numbers + 4 * rows : nullptr};
 }
 
-/// exp(x - largest), the label's entry, and whether another entry before it is the largest. The row has the channels
-/// from `first` on.
+/// exp(x - largest), the label's entry, whether another entry before it is the largest, and with smoothing the weighted
+/// distance from the largest. The row has the channels from `first` on.
 template <class T>
 struct EntropySums {
   const T* x;
-  const std::int32_t* labels;
+  RowLabels labels;
   EntropyRows of;
-  Index first, channels, classes;
-  PARTITA_HOST_DEVICE Sums<double, 3> operator()(Index row, Index c) const {
-    const Index label = labels[row] - first;
-    const auto value = static_cast<double>(x[row * channels + c]);
-    const double mine =
-        is_channel(labels[row], classes) ? (c == label ? value : 0.0) : std::numeric_limits<double>::quiet_NaN();
-    return {{std::exp(value - of.largest[row]), mine, c < label && value == of.largest[row] ? 1.0 : 0.0}};
+  Index first, channels;
+  PARTITA_HOST_DEVICE Sums<double, 4> operator()(Index row, Index c) const {
+    const Index label = labels.of[row] - first;
+    const double value = static_cast<double>(x[row * channels + c]), below = value - of.largest[row];
+    const double mine = c == label ? value : 0.0;
+    return {{std::exp(below), labels.is_valid(row) ? mine : std::numeric_limits<double>::quiet_NaN(),
+             c < label && below == 0 ? 1.0 : 0.0, of.smooth != nullptr ? labels.weight_of(c + first) * below : 0}};
   }
 };
 
 struct KeepEntropySums {
   EntropyRows to;
-  PARTITA_HOST_DEVICE void operator()(Index row, const Sums<double, 3>& sums) const {
+  PARTITA_HOST_DEVICE void operator()(Index row, const Sums<double, 4>& sums) const {
     to.sum[row] = sums.of[0];
     to.labeled[row] = sums.of[1];
     to.before[row] = sums.of[2];
+    if (to.smooth != nullptr) to.smooth[row] = sums.of[3];
   }
 };
 
-/// The loss of a row, and whether its prediction is right.
+/// The loss of a row, whether its prediction is right, its weight, and 1 if it counts.
 struct RowEntropy {
   EntropyRows of;
-  PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index /*group*/, Index row) const {
+  RowLabels labels;
+  double smoothing, smooth_share, sum_of_weights;
+  PARTITA_HOST_DEVICE Sums<double, 4> operator()(Index /*group*/, Index row) const {
+    if (!labels.counts(row)) return {};
     const bool right = of.labeled[row] == of.largest[row] && of.before[row] == 0;
-    return {{(of.largest[row] - of.labeled[row]) + std::log(of.sum[row]), right ? 1.0 : 0.0}};
+    const double log_sum = std::log(of.sum[row]), weight = labels.weight(row);
+    double loss = (1 - smoothing) * weight * ((of.largest[row] - of.labeled[row]) + log_sum);
+    if (of.smooth != nullptr) loss += smooth_share * (sum_of_weights * log_sum - of.smooth[row]);
+    return {{loss, right ? 1.0 : 0.0, weight, 1}};
   }
 };
 
-/// Adds the sums to the result of a step; the first one is divided by `count`.
+/// Adds the sums to the result of a loss, of `numbers` numbers. The loss and its weight are divided by `count`.
 struct AddResult {
   double* result;
   double count;
-  PARTITA_HOST_DEVICE void operator()(Index /*group*/, const Sums<double, 2>& sums) const {
+  Index numbers;
+  PARTITA_HOST_DEVICE void operator()(Index /*group*/, const Sums<double, 4>& sums) const {
     result[0] += sums.of[0] / count;
     result[1] += sums.of[1];
+    if (numbers < 4) return;
+    result[2] += sums.of[2] / count;
+    result[3] += sums.of[3];
   }
 };
 
-/// scale * (softmax(x) - onehot(label))
+/// own * (softmax(x) - onehot(label)) + share * (sum of weights * softmax(x) - weight), with own = (1 - smoothing) *
+/// scale * weight[label] and share = smoothing * scale / classes
 template <class T>
 struct CrossEntropyGradient {
   Inputs<T> in;  // x
   T* out;
-  const std::int32_t* labels;
+  RowLabels labels;
   EntropyRows of;
   Index first;  // channel of x
-  double scale;
+  double scale, share, sum_of_weights;
   PARTITA_HOST_DEVICE auto column(Index /*part*/, Index c) const {
-    return [labels = labels, of = of, scale = scale, c = c + first](Index row, T x) {
+    return [labels = labels, of = of, scale = scale, all = share * sum_of_weights,
+            smooth = share != 0 ? share * labels.weight_of(c + first) : 0, c = c + first](Index row, T x) {
+      if (!labels.counts(row)) return to_element<T>(Accumulator<T>(0));
+      const double own = scale * labels.weight(row);
       const double p = std::exp(static_cast<double>(x) - of.largest[row]) / of.sum[row];
-      return to_element<T>(static_cast<Accumulator<T>>(scale * (p - (c == labels[row] ? 1.0 : 0.0))));
+      const double mine = c == labels.of[row] ? own : 0;
+      return to_element<T>(static_cast<Accumulator<T>>((own + all) * p - mine - smooth));
     };
   }
 };
 
-/// p * g and p + g of a row and channel. A part is a sample.
+/// p * g and p + g of a row that counts, and channel. A part is a sample.
 template <class T>
 struct Overlap {
   Inputs<T> in;  // x
-  const std::int32_t* labels;
+  RowLabels labels;
   SoftmaxRows of;
   Index rows, channels;  // of a sample
   PARTITA_HOST_DEVICE auto column(Index sample, Index c) const {
     const Index first = sample * rows;
-    return [labels = labels + first, log_sum = of.log_sum + first, channels = channels, c](Index row, T x) {
+    return [labels = labels.from(first), log_sum = of.log_sum + first, c](Index row, T x) {
+      if (!labels.counts(row)) return Sums<double, 2>{};
       const double p = std::exp(static_cast<double>(x) - log_sum[row]);
-      if (!is_channel(labels[row], channels)) return Sums<double, 2>{{p, std::numeric_limits<double>::quiet_NaN()}};
-      return c == labels[row] ? Sums<double, 2>{{p, p + 1}} : Sums<double, 2>{{0, p}};
+      if (!labels.is_valid(row)) return Sums<double, 2>{{p, std::numeric_limits<double>::quiet_NaN()}};
+      return c == labels.of[row] ? Sums<double, 2>{{p, p + 1}} : Sums<double, 2>{{0, p}};
     };
   }
 };
@@ -166,28 +201,32 @@ struct AddOverlap {
   }
 };
 
+/// Whether the prediction of a row is right, and 1 if it counts.
 struct RowHit {
   SoftmaxRows of;
-  PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index /*group*/, Index row) const { return {{0, of.hit[row]}}; }
-};
-
-/// Returns a part of the Dice loss, and replaces its two sums by the derivatives.
-struct DiceLoss {
-  double *common, *both;
-  double count, scale;
-  PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index /*group*/, Index i) const {
-    const double score = (2 * common[i] + 1) / (both[i] + 1);
-    common[i] = -2 / (both[i] + 1) / count * scale;
-    both[i] = score / (both[i] + 1) / count * scale;
-    return {{(1 - score) / count, 0}};
+  RowLabels labels;
+  PARTITA_HOST_DEVICE Sums<double, 4> operator()(Index /*group*/, Index row) const {
+    return labels.counts(row) ? Sums<double, 4>{{0, of.hit[row], 0, 1}} : Sums<double, 4>{};
   }
 };
 
-/// Adds the first sum to a result, if there is one.
+/// Returns a part of the Dice loss and of its weight, and replaces its two sums by the derivatives.
+struct DiceLoss {
+  double *common, *both;
+  double count, scale;
+  PARTITA_HOST_DEVICE Sums<double, 4> operator()(Index /*group*/, Index i) const {
+    const double score = (2 * common[i] + 1) / (both[i] + 1);
+    common[i] = -2 / (both[i] + 1) / count * scale;
+    both[i] = score / (both[i] + 1) / count * scale;
+    return {{(1 - score) / count, 0, 1 / count, 0}};
+  }
+};
+
+/// Adds the sums to a result, if there is one.
 struct AddLoss {
-  double* result;  // may be null
-  PARTITA_HOST_DEVICE void operator()(Index /*group*/, const Sums<double, 2>& sums) const {
-    if (result != nullptr) result[0] += sums.of[0];
+  AddResult to;  // its result may be null
+  PARTITA_HOST_DEVICE void operator()(Index group, const Sums<double, 4>& sums) const {
+    if (to.result != nullptr) to(group, sums);
   }
 };
 
@@ -195,12 +234,16 @@ struct AddLoss {
 template <class T>
 struct OverlapGradient {
   const T* x;
-  const std::int32_t* labels;
+  RowLabels labels;
   SoftmaxRows of;
   const double *common, *both;
   T* dx;
   Index rows, channels;  // of a sample
   PARTITA_HOST_DEVICE void operator()(Index /*one*/, Index row) const {
+    if (!labels.counts(row)) {
+      for (Index c = 0; c < channels; ++c) dx[row * channels + c] = to_element<T>(Accumulator<T>(0));
+      return;
+    }
     double mean = 0;
     for (Index c = 0; c < channels; ++c) mean += derivative(row, c) * probability(row, c);
     for (Index c = 0; c < channels; ++c)
@@ -214,7 +257,7 @@ struct OverlapGradient {
   }
   PARTITA_HOST_DEVICE double derivative(Index row, Index c) const {
     const Index at = row / rows * channels + c;
-    return both[at] + (c == labels[row] ? common[at] : 0);
+    return both[at] + (c == labels.of[row] ? common[at] : 0);
   }
 };
 
@@ -222,9 +265,9 @@ template <class T>
 struct Difference {
   const T *x, *target;
   bool absolute;
-  PARTITA_HOST_DEVICE Sums<double, 2> operator()(Index /*group*/, Index i) const {
+  PARTITA_HOST_DEVICE Sums<double, 4> operator()(Index /*group*/, Index i) const {
     const double difference = static_cast<double>(x[i]) - static_cast<double>(target[i]);
-    return {{absolute ? std::abs(difference) : difference * difference, 0}};
+    return {{absolute ? std::abs(difference) : difference * difference, 0, 0, 0}};
   }
 };
 
