@@ -16,6 +16,8 @@ std::string_view name(Algorithm algorithm) {
     case Algorithm::summa_c: return "summa-c";
     case Algorithm::dot: return "dot";
     case Algorithm::two_and_a_half_d: return "2.5d";
+    case Algorithm::all_to_all: return "all-to-all";
+    case Algorithm::ring: return "ring";
   }
   broken("unknown algorithm");
 }
@@ -26,8 +28,8 @@ std::string_view name(std::optional<Algorithm> algorithm, std::string_view other
 
 std::optional<Algorithm> algorithm_named(std::string_view text) {
   using enum Algorithm;
-  for (const Algorithm each :
-       {automatic, stationary_x, stationary_y, stationary_w, groups, summa_a, summa_b, summa_c, dot, two_and_a_half_d})
+  for (const Algorithm each : {automatic, stationary_x, stationary_y, stationary_w, groups, summa_a, summa_b, summa_c,
+                               dot, two_and_a_half_d, all_to_all, ring})
     if (name(each) == text) return each;
   return std::nullopt;
 }

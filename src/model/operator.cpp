@@ -21,6 +21,7 @@ OperatorLayouts OperatorLayouts::on(const Grid& grid) const {
   layouts.y = y.on(grid);
   if (x_halo) layouts.x_halo = x_halo->on(grid);
   if (dy_halo) layouts.dy_halo = dy_halo->on(grid);
+  if (ring) layouts.ring = ring->on(grid);
   for (auto& collective : layouts.collectives) collective.layout = collective.layout.on(grid);
   for (auto& product : layouts.products) product = product.on(grid);
   return layouts;

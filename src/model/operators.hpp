@@ -399,6 +399,7 @@ class AttentionOperator final : public Operator {
   std::string_view kind() const override { return "attention"; }
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
+  std::vector<Algorithm> algorithms() const override { return {Algorithm::all_to_all, Algorithm::ring}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
   /// Of products of queries and keys: forward takes s = q k' and p v; backward s again, dp = dy v', and the gradients
@@ -412,6 +413,9 @@ class AttentionOperator final : public Operator {
   bool causal() const { return attention_.causal; }
 
  private:
+  OperatorLayouts around_ring(const Layout& x, const Shape& output) const;
+  Alternative cost(const OperatorLayouts& way, const LayoutRequest& request) const;
+
   Attention attention_;
 };
 

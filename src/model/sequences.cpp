@@ -220,21 +220,95 @@ Shape AttentionOperator::output(std::span<const Shape> inputs) const {
   return with_channels(inputs[0], all.groups * all.in_group * all.dim);
 }
 
-// y[N@a C@c L] = attention of x[N@a C@c L], if each shard of C holds whole groups. Axes that cut the places of the
-// output cut groups instead, after an all-to-all (Jacobs et al., "DeepSpeed Ulysses", 2023); if there are too few
-// groups, all of these ranks compute the same.
+// y[N@a C@c L@b] = attention of x[N@a C@c L@b], if each shard of C holds whole groups; else C is whole.
+OperatorLayouts AttentionOperator::around_ring(const Layout& x, const Shape& output) const {
+  const HeadGroups all = heads(x.shape());
+  OperatorLayouts way = by_pieces(x, output, all.step(), all.in_group * all.dim);
+  const Layout blocks = way.x[0].onto(with_channels(x.shape(), all.groups * 2 * all.dim));
+  way.algorithm = Algorithm::ring;
+  way.ring = Ring{blocks, 2 * all.dim, attention_.causal};
+  return way;
+}
+
+namespace {
+
+/// The elements that a rank sends or receives in all, whichever are more.
+double most(const std::vector<PeerTraffic>& peers) {
+  Index sent = 0, received = 0;
+  for (const PeerTraffic& peer : peers) {
+    sent += peer.sent.bytes;
+    received += peer.received.bytes;
+  }
+  return static_cast<double>(std::max(sent, received));
+}
+
+Shape local_shape(const Layout& layout, int rank) {
+  const Box box = layout.owned(rank);
+  Shape shape;
+  for (int d = 0; d < box.dims(); ++d) shape.push_back({layout.shape().name(d), box.extent(d)});
+  return shape;
+}
+
+}  // namespace
+
+/// The cost on the rank with the most work: the last one of a causal ring, else the first one.
+Alternative AttentionOperator::cost(const OperatorLayouts& way, const LayoutRequest& request) const {
+  const int rank = way.ring && attention_.causal ? way.ring->last(0) : 0;
+  Alternative cost{way.algorithm, flops(std::array{local_shape(way.x[0], rank)}, local_shape(way.y, rank)), 0};
+  if (way.ring) cost.flops *= way.ring->work(rank);
+  const auto add = [&](const Layout& from, const Layout& to) {
+    for (const auto& step : plan_redistribution(from, to)) cost.words += wire_elements(step, rank);
+  };
+  const double blocks = way.ring ? most(way.ring->traffic(rank, 1)) : 0;
+  cost.words += blocks;
+  add(request.arriving[0], way.x[0]);
+  add(way.y, request.output);
+  if (!request.training || !request.needs_dx) return cost;
+  add(request.output.dual(), way.y.dual());
+  add(way.dx[0], request.arriving[0].dual());
+  const double element = static_cast<double>(size_of(request.dtype)), sum = std::max(element, 4.);  // f32 or f64
+  if (way.ring) cost.words += blocks + most(way.ring->gradient_traffic(rank, 1)) * sum / element;
+  return cost;
+}
+
+// Where the output's places are cut, either their axes cut groups instead, after an all-to-all (Jacobs et al.,
+// "DeepSpeed Ulysses", 2023), which takes enough groups; or keys and values travel around a ring.
 OperatorLayouts AttentionOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   const Layout x = basis(request);
+  const Shape& output = request.output.shape();
   const int c = x.shape().find('C'), l = x.shape().find('L');
   const HeadGroups all = heads(x.shape());
   const Index of_x = all.step(), of_y = all.in_group * all.dim;
-  const Layout whole = x.with(l, {});
+  const Algorithm asked = request.algorithm();
+  if (x.axes(l).empty()) {
+    if (asked != Algorithm::automatic)
+      fail("algorithm \"{}\" does not fit the input \"{}\", whose places are whole; cut L, or name no algorithm",
+           name(asked), x.print());
+    return by_pieces(x, output, of_x, of_y);
+  }
   AxisList moved = x.axes(c);
   for (const int axis : x.axes(l)) moved.push_back(axis);
-  const Layout by_groups = whole.with(c, moved);
-  const bool fits = keeps_pieces(by_groups, of_x, by_groups.onto(request.output.shape()), of_y);
-  return by_pieces(fits ? by_groups : whole, request.output.shape(), of_x, of_y);
+  const Layout by_groups = x.with(l, {}).with(c, moved);
+  std::vector<OperatorLayouts> ways;
+  if (asked != Algorithm::ring && keeps_pieces(by_groups, of_x, by_groups.onto(output), of_y)) {
+    ways.push_back(by_pieces(by_groups, output, of_x, of_y));
+    ways.back().algorithm = Algorithm::all_to_all;
+  }
+  if (asked != Algorithm::all_to_all) ways.push_back(around_ring(x, output));
+  if (ways.empty())
+    fail(
+        "algorithm \"{}\" does not fit the input \"{}\": {} of heads cannot be cut over {} in equal parts; take "
+        "\"ring\"",
+        name(asked), x.print(), counted(all.groups, "group"), x.grid().print(by_groups.sharding('C')));
+  std::vector<Alternative> costs;
+  for (const auto& way : ways) costs.push_back(cost(way, request));
+  const auto best =
+      std::min_element(costs.begin(), costs.end(), [](const auto& a, const auto& b) { return a.total() < b.total(); });
+  OperatorLayouts chosen = std::move(ways[static_cast<std::size_t>(best - costs.begin())]);
+  std::rotate(costs.begin(), best, best + 1);
+  chosen.alternatives = std::move(costs);
+  return chosen;
 }
 
 // Two products of each query with each key that it sees: s = q k' and y = p v.

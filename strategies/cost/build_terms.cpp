@@ -44,6 +44,10 @@ std::optional<Computation> hides_behind(const LayerPlan& layer, const PlannedTra
     case Purpose::halo_dx:
       if (!overlap.dx || op.kind != Kind::backward_data) return std::nullopt;
       return Computation::backward_data;
+    case Purpose::ring:
+    case Purpose::ring_sums:
+      if (op.kind == Kind::backward_data) return Computation::backward_data;
+      return op.recompute ? Computation::recomputed_forward : Computation::forward;
     default: return std::nullopt;
   }
 }
@@ -54,12 +58,23 @@ double PassCost::*part_of(Purpose purpose) {
     case Purpose::halo_x:
     case Purpose::halo_dy:
     case Purpose::halo_dx: return &PassCost::halo;
+    case Purpose::ring:
+    case Purpose::ring_sums:
     case Purpose::product: return &PassCost::product;
     case Purpose::input:
     case Purpose::output:
     case Purpose::stages: return &PassCost::redistribution;
     default: return &PassCost::collective;
   }
+}
+
+/// Sets how much of a ring's movement hides. With the last block nothing travels but its gradient, which nothing hides.
+void set_shares(LayerMovement& movement, const PlannedTraffic& item) {
+  const double hops = item.turns;
+  if (item.purpose == Purpose::ring) movement.meanwhile = hops / (hops + 1);
+  if (item.purpose != Purpose::ring_sums) return;
+  movement.travels = (hops - 1) / hops;
+  movement.meanwhile = (hops - 1) / (hops + 1);
 }
 
 /// Returns the pass of a microbatch toward which an item counts. The sums that complete an output before it goes to
@@ -86,7 +101,7 @@ bool within(const CollectiveOption& a, const CollectiveOption& b, const CostTerm
 bool within(const LayerMovement& a, const LayerMovement& b, const CostTerms& terms) {
   const Movement &mine = a.movement, &other = b.movement;
   if (mine.route != other.route || a.pass != b.pass || a.part != b.part || a.hidden_by != b.hidden_by ||
-      a.input != b.input)
+      a.input != b.input || a.travels != b.travels || a.meanwhile != b.meanwhile)
     return false;
   const auto options = [&](const Movement& of) {
     return std::span(terms.options)
@@ -364,6 +379,7 @@ RankTerms CostTermBuilder::on_rank(WorkOfRanks& works, const LayerWork& work, in
       of_unit = [&](int level, Direction direction) { return works.of_unit(item, rank, level, direction); };
     terms.movements.push_back({movement(item, works.grid(), rank, of_unit), microbatch_pass(item.pass),
                                part_of(item.purpose), work.hidden_by[i], item.purpose == Purpose::input});
+    set_shares(terms.movements.back(), item);
   }
   return terms;
 }

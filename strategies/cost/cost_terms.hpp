@@ -61,7 +61,9 @@ struct LayerMovement {
   double PassCost::*part = nullptr;  ///< the number that its seconds are added to
   /// The computation that the executor runs during the transfer, which can hide it.
   std::optional<Computation> hidden_by{};
-  bool input = false;  ///< redistributes an input or its gradient
+  bool input = false;    ///< redistributes an input or its gradient
+  double travels = 1;    ///< the share of its seconds that it travels during that computation
+  double meanwhile = 1;  ///< the share of that computation that runs at the same time
 };
 
 /// The kernels of a layer on one rank. Each half of the backward pass has the operations of the forward pass.

@@ -80,15 +80,17 @@ class MachineRates {
   template <class F>
   void each_movement(const RankTerms& rank, const LayerCost& cost, F&& f) const {
     const double recomputed = rank.kernel.recomputes ? cost.forward.compute : 0;
-    std::array<double, 4> unused{cost.forward.compute, cost.backward_data.compute - recomputed,
-                                 cost.backward_filter.compute, recomputed};  // by Computation
+    const std::array<double, 4> all{cost.forward.compute, cost.backward_data.compute - recomputed,
+                                    cost.backward_filter.compute, recomputed};  // by Computation
+    std::array<double, 4> unused = all;
     for (const LayerMovement& each : rank.movements) {
       const Seconds taken = seconds(each.movement);
       double hidden = 0;
       if (each.hidden_by) {
-        double& room = unused[static_cast<std::size_t>(*each.hidden_by)];
-        hidden = std::min(taken.hidden(), room);
-        room -= hidden;
+        const auto number = static_cast<std::size_t>(*each.hidden_by);
+        const double room = unused[number] - (1 - each.meanwhile) * all[number];
+        hidden = std::max(0., std::min(each.travels * taken.hidden(), room));
+        unused[number] -= hidden;
       }
       f(each, taken, hidden);
     }

@@ -84,7 +84,7 @@ double flops(LayerKernels& kernels, const Box& y, int rank) {
     return 2 * m * n * k;
   }
   if (y.empty()) return 0;
-  if (kernels.whole_flops || !layer.op->algorithms().empty()) {
+  if (kernels.whole_flops || (!layer->weights.empty() && !layer.op->algorithms().empty())) {
     // Each weight is used once per spatial position of y. The operator knows only the global groups of channels.
     const auto channels = layer->at.y.shape().find('C');
     const auto places = [&](const Box& box) {
@@ -94,7 +94,8 @@ double flops(LayerKernels& kernels, const Box& y, int rank) {
     if (!kernels.whole_flops) kernels.whole_flops = layer.op->flops(layer->input_shapes, layer->shape);
     return *kernels.whole_flops * weights * places(y) / places(Box(layer->shape));
   }
-  return layer.op->flops(local_inputs(layer, rank), local_shape(layer->at.y, rank));
+  const double own = layer.op->flops(local_inputs(layer, rank), local_shape(layer->at.y, rank));
+  return layer->at.ring ? own * layer->at.ring->work(rank) : own;
 }
 
 }  // namespace

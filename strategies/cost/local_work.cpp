@@ -47,6 +47,10 @@ std::string local_work(const LayerPlan& layer, int rank, const Workload& workloa
   for (const auto& product : layer->at.products)
     text += fmt::format(" {}: {} {} {}", name(product.algorithm), extents(product.a_used.owned(rank)),
                         extents(product.b_used.owned(rank)), product.panels.size());
+  if (layer->at.ring)
+    for (const RingStep& step : layer->at.ring->steps(rank))
+      text += fmt::format(" ring {}{}{}{}", step.block ? extents(*step.block) : "", step.sum_to ? " sends" : "",
+                          step.sum_from ? " adds" : "", step.own_from ? " receives" : "");
   for (const auto& boundary : layer.sends_to_stages) text += conversions(boundary.complete_sums, rank);
   return text;
 }

@@ -87,6 +87,7 @@ AxisSet irregular_axes(const LayerPlan& layer) {
     for (const Layout& layout : *layouts) blocks |= uneven(layout);
   for (const auto* halo : {&layer->at.x_halo, &layer->at.dy_halo})
     if (*halo) exchanged |= (*halo)->axes();
+  if (layer->at.ring) exchanged |= layer->at.ring->axes();
   const auto add = [&](const LayerPlan::Steps& steps) {
     for (const auto& step : steps) {
       if (step.verb != Verb::exchange) continue;
@@ -127,6 +128,7 @@ AxisSet symmetric_axes(const LayerPlan& layer) {
   for (const auto& product : layer->at.products) axes |= uneven(product);
   for (const auto* halo : {&layer->at.x_halo, &layer->at.dy_halo})
     if (*halo) axes |= (*halo)->axes();  // along these axes ranks exchange halos with neighbors
+  if (layer->at.ring) axes |= layer->at.ring->axes();
   for (const auto& boundary : layer.sends_to_stages) axes |= uneven(boundary.complete_sums) | uneven(boundary.from);
   return layer->at.y.grid().all() & ~axes;
 }

@@ -376,7 +376,8 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
 
 Strategy pin_weight_layouts(Strategy strategy, const Plan& plan) {
   for (const auto& layer : plan.layers)
-    if (!layer.op->algorithms().empty()) strategy.layer(layer.name, {.weights = layer->at.w[0].print()}, "the plan");
+    if (!layer.op->algorithms().empty() && !layer->weights.empty())
+      strategy.layer(layer.name, {.weights = layer->at.w[0].print()}, "the plan");
   return strategy;
 }
 

@@ -248,6 +248,20 @@ class Replay {
       hold(MemoryClass::workspace, workspace(layer->at.products[which]) * element_);
   }
 
+  /// Holds the most that a rank holds of what travels around a ring, beside results in the type of sums.
+  void pass_around(const LayerPlan& layer, bool back) {
+    if (!layer->at.ring) return;
+    const Ring& ring = *layer->at.ring;
+    const auto [known, fresh] = (back ? back_rings_ : rings_).try_emplace(&ring);
+    if (fresh) {
+      const auto steps = ring.steps(rank_);
+      const bool adds = steps.size() > 1 && (back || steps[1].block);
+      const Index sums = adds && element_ != master_ ? volume(back ? layer->at.dx[0] : layer->at.y) * master_ : 0;
+      known->second = sums + ring.workspace(rank_, element_, back ? master_ : 0, messages_.packs);
+    }
+    hold(MemoryClass::workspace, known->second);
+  }
+
   void run_forward(int i) {
     const LayerPlan& layer = this->layer(i);
     const Kept keeps = layer.keeps();
@@ -270,6 +284,7 @@ class Replay {
     const Buffer work = numbers(MemoryClass::workspace, held.work);
     tensors.kept.push_back(numbers(MemoryClass::activations, held.forward));
     tensors.kept.push_back(hold(MemoryClass::activations, held.sums * master_));
+    pass_around(layer, false);
   }
 
   void run_start_backward(int i) {
@@ -306,6 +321,7 @@ class Replay {
                                                      : hold(MemoryClass::activations, volume(layout) * element_));
     tensors.dy_halo = {};
     multiply(layer, 1);
+    pass_around(layer, true);
     if (layer->at.dy_halo || !layer->at.x_halo) return;
     const Buffer with_halo = extended(layer->at.x_halo, layer->at.dx[0]);
     static_cast<void>(pack_returned_halo(*layer->at.x_halo, layer->at.dx[0]));
@@ -350,6 +366,7 @@ class Replay {
   Index master_;       // bytes
   MemoryTracker memory_;
   std::unordered_map<const ProductPlan*, Index> workspaces_;
+  std::unordered_map<const Ring*, Index> rings_, back_rings_;  // bytes of workspace
   std::vector<Microbatch> microbatches_;
   Action action_;  // the action that is replayed; its layers and its microbatch follow
   const std::vector<LayerPlan>* layers_ = nullptr;

@@ -8,6 +8,7 @@ namespace {
 
 /// Returns true if a halo needs transfers. If all windows stay in their blocks, the halo has no axes.
 bool moves(const std::optional<Halo>& halo) { return halo && halo->axes() != 0; }
+bool moves(const std::optional<Ring>& ring) { return ring && ring->moves(); }
 
 }  // namespace
 
@@ -20,10 +21,12 @@ bool is_silent(const LayerPlan& layer, const StepOp& op) {
     case redistribute_output: return bound.redistribute_output.empty();
     case redistribute_dy: return bound.redistribute_dy.empty();
     case redistribute_dx: return bound.redistribute_dx[part].empty();
-    case forward: return !moves(bound.at.x_halo) && bound.at.collectives.empty() && bound.at.products.empty();
+    case forward:
+      return !moves(bound.at.x_halo) && !moves(bound.at.ring) && bound.at.collectives.empty() &&
+             bound.at.products.empty();
     case start_backward: return !moves(bound.at.dy_halo) && bound.at.collectives.empty();
     case backward_filter:
-    case backward_data: return bound.at.products.empty() && !moves(bound.at.x_halo);
+    case backward_data: return bound.at.products.empty() && !moves(bound.at.x_halo) && !moves(bound.at.ring);
     default: return false;
   }
 }
@@ -85,6 +88,7 @@ void OpTraffic::add_forward() {
   if (moves(layer_->at.x_halo)) add_exchange(Purpose::halo_x, "halo x", grid_.all(), x_halo(), false, rank_);
   add_statistics(Collective::When::forward);
   add_product(0, "product y");
+  if (moves(layer_->at.ring)) add_ring(Purpose::ring, "ring x", layer_->at.ring->traffic(rank_, element_));
 }
 
 void OpTraffic::add_start_backward() {
@@ -98,6 +102,9 @@ void OpTraffic::add_backward_data() {
   if (moves(layer_->at.x_halo) && !layer_->at.dy_halo)
     add_exchange(Purpose::halo_dx, "halo dx", grid_.all(), x_halo(), true, rank_);
   add_product(1, "product dx");
+  if (!moves(layer_->at.ring)) return;
+  add_ring(Purpose::ring, "ring x", layer_->at.ring->traffic(rank_, element_));
+  add_ring(Purpose::ring_sums, "ring dx", layer_->at.ring->gradient_traffic(rank_, master_));
 }
 
 void OpTraffic::add_sums(const StageBoundary& boundary) {
@@ -202,6 +209,18 @@ void OpTraffic::add_product(std::size_t which, std::string_view role) {
   add_exchange(Purpose::product, role, grid_.all(), product.traffic(rank_, element_), rank_);
   if (list_.size() > before) list_.back().turns = static_cast<int>(product.panels.size());
   add_steps(Purpose::product, role, product.redistribute_c);
+}
+
+/// Adds what travels around a ring. The messages of a step travel together.
+void OpTraffic::add_ring(Purpose purpose, std::string_view role, std::vector<PeerTraffic> peers) {
+  Index sent = 0, received = 0;
+  for (const PeerTraffic& peer : peers) {
+    sent += peer.sent.messages;
+    received += peer.received.messages;
+  }
+  const std::size_t before = list_.size();
+  add_exchange(purpose, role, grid_.all(), std::move(peers), rank_);
+  if (list_.size() > before) list_.back().turns = static_cast<int>(std::max(sent, received));
 }
 
 }  // namespace partita

@@ -44,10 +44,25 @@ AxisList channel_axes(const Layout& layout) {
   return axes;
 }
 
+/// The ways to run a product of a layer with products, or a layer without weights.
+const std::vector<Alternative>& ways(const LayerPlan& layer, std::size_t product) {
+  return layer->at.products.empty() ? layer->at.alternatives : layer->at.products[product].alternatives;
+}
+
+/// Returns the largest share of a layer's operations that another way to run it saves.
+double most_saved(const LayerPlan& layer) {
+  double share = 0;
+  for (const Alternative& way : layer->at.alternatives)
+    share = std::max(share, 1 - way.flops / layer->at.alternatives.front().flops);
+  return share;
+}
+
 /// True if the input or the output of the layer is cut by channels, and something of its products travels. If not, the
-/// strategy asks for whole weights on every rank, which no choice should divide.
+/// strategy asks for whole weights on every rank, which no choice should divide. A layer without weights is open if
+/// there are several ways to run it.
 bool is_open(const LayerPlan& layer) {
   if (layer.op->algorithms().empty()) return false;
+  if (layer->weights.empty()) return layer->at.alternatives.size() > 1;
   if (channel_axes(layer->y).empty() && channel_axes(arriving(layer)).empty()) return false;
   const auto& products = layer->at.products;
   return products.empty() || std::any_of(products.begin(), products.end(), [](const ProductPlan& product) {
@@ -61,7 +76,8 @@ std::vector<LayerKind> kinds(const Plan& plan, const Strategy& strategy) {
     const LayerPlan& layer = plan.layers[i];
     if (plan.grid_of(i).size() == 1 || !is_open(layer)) continue;
     const LayerRule given = strategy.rule_of(layer.name);
-    const LayerKind kind{{i}, !given.weights, !layer->at.products.empty()};
+    const bool weighs = !layer->weights.empty();
+    const LayerKind kind{{i}, weighs && !given.weights, !weighs || !layer->at.products.empty()};
     if (given.algorithm || !(kind.lays_out_weights || kind.chooses_algorithm)) continue;
     const auto found = std::find_if(all.begin(), all.end(), [&](const LayerKind& other) {
       return plan.layers[other.layers.front()].binding == layer.binding &&
@@ -179,13 +195,16 @@ class ProductSearch {
     for (std::size_t i = 0; kind.chooses_algorithm && i < variants.size(); ++i) {
       // of y, dx and dw, one after the other
       std::array<Algorithm, 3> chosen{Algorithm::automatic, Algorithm::automatic, Algorithm::automatic};
-      for (std::size_t product = 0; product < variants[i].layer->at.products.size(); ++product)
+      const auto products = std::max<std::size_t>(1, variants[i].layer->at.products.size());
+      for (std::size_t product = 0; product < products; ++product)
         for (const Algorithm algorithm : variants[i].layer.op->algorithms()) {
           if (!promises(variants[i].layer, product, algorithm)) continue;
           auto tried = chosen;
           tried[product] = algorithm;
           const LayerRule rule{.weights = variants[i].weights,
-                               .algorithm = AlgorithmName(tried[0], tried[1], tried[2])};
+                               .algorithm = variants[i].layer->at.products.empty()
+                                                ? AlgorithmName(algorithm)
+                                                : AlgorithmName(tried[0], tried[1], tried[2])};
           if (!try_rule(open, kind, rule, nullptr)) continue;
           chosen = tried;
           best = rule;
@@ -212,12 +231,15 @@ class ProductSearch {
     for (const LayerKind& kind : kinds(plan_, chosen_.strategy))
       for (const int i : kind.layers) open[i] = true;
     const bool split = splits_backward(plan_.schedule);
-    double saved = 0;
+    double saved = 0, computed = 0;  // the second where a layer without weights may compute less
     for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i) {
       if (!open[i]) continue;
       const LayerCost cost = pricer_.layer(plan_, i, split);
       for (const Pass pass : microbatch_passes)
         saved += plan_.microbatches * (cost_of(cost, pass).product + cost_of(cost, pass).redistribution);
+      if (!plan_.layers[i]->weights.empty()) continue;
+      for (const Pass pass : microbatch_passes)
+        computed += plan_.microbatches * most_saved(plan_.layers[i]) * cost_of(cost, pass).compute;
     }
     const PieceCost price(plan_, machine_, pricer_.times(), split);
     for (const Bucket& bucket : plan_.buckets) {  // of a bucket, the share of these layers
@@ -229,16 +251,17 @@ class ProductSearch {
       saved += static_cast<double>(elements) / static_cast<double>(plan_.elements(bucket, 0)) *
                (sums.seconds + sums.replicas + sums.after + price.update(plan_.layers[bucket.last()].group));
     }
-    return seconds_ - std::min(saved, open_);
+    return seconds_ - std::min(saved, open_) - computed;
   }
 
   /// True if an algorithm could save time: if its messages and words alone, over the fastest links, do not take longer
   /// than all communication of the step. It is costly to bind an algorithm with thousands of messages.
   bool promises(const LayerPlan& layer, std::size_t product, Algorithm algorithm) const {
-    const auto& all = layer->at.products[product].alternatives;
+    const auto& all = ways(layer, product);
     const auto found =
         std::find_if(all.begin(), all.end(), [&](const auto& way) { return way.algorithm == algorithm; });
     if (found == all.end()) return true;  // beside other algorithms of the other products it may exist
+    if (layer->weights.empty() && found->flops < all.front().flops) return true;
     double latency = machine_.levels.front().latency.value, bandwidth = 0;
     for (const Level& level : machine_.levels) {
       latency = std::min(latency, level.latency.value);

@@ -97,6 +97,7 @@ class Drawing {
     for (int attempt = 0; attempt < 5; ++attempt) {
       LayerRule rule;
       if (chance(0.85)) rule.output = draw_layout(layer, shapes[i]);
+      if (layer.op->kind() == "attention" && chance(0.6)) rule.output = draw_places();
       if (chance(0.15) && !layer.inputs.empty()) rule.input = draw_layout(layer, shapes[layer.inputs[0]]);
       if (chance(0.15) && layer.op->kind() == "linear" && strategy.grid().axes() > 0)
         rule.output = "sum@" + pick(strategy.grid().names());
@@ -116,6 +117,14 @@ class Drawing {
       strategy = with_rule;
       return;
     }
+  }
+
+  /// Draws a layout in which the places are cut over some axes, in any order.
+  std::string draw_places() {
+    std::vector<std::string> axes = strategy.grid().names();
+    std::shuffle(axes.begin(), axes.end(), random_);
+    if (axes.size() > 1 && chance(0.5)) axes.resize(static_cast<std::size_t>(between(1, std::ssize(axes) - 1)));
+    return axes.empty() ? "" : fmt::format("L@({})", fmt::join(axes, ","));
   }
 
   std::string draw_weights(const Layer& layer, const std::vector<Shape>& shapes) {
@@ -264,14 +273,17 @@ class Drawing {
       case 2: return m.positions(name, t, {.deviation = 1});
       case 3: return m.gated(name, linear(name + "a", 2 * between(1, 4)), draw_activation());
       case 4:
-      case 5: {
-        const Index groups = between(1, 4), heads = groups * between(1, 2), dim = between(1, 4);
-        t = linear(name + "a", (heads + 2 * groups) * dim);
-        if (dim % 2 == 0 && chance(0.5)) t = m.rotary(name + "b", t, {.heads = heads, .groups = groups});
-        return m.attention(name, t, {.heads = heads, .groups = groups, .causal = chance(0.5)});
-      }
+      case 5: return draw_attention(m, t, name);
       default: return linear(name, between(1, 7));
     }
+  }
+
+  Value draw_attention(Model& m, Value t, const std::string& name) {
+    const Index groups = pick(std::vector<Index>{1, 2, 3, 4, 4, 6}), heads = groups * between(1, 2);
+    const Index dim = between(1, 4);
+    t = m.linear(name + "a", t, {.features = (heads + 2 * groups) * dim, .bias = chance(0.5), .per_place = true});
+    if (dim % 2 == 0 && chance(0.5)) t = m.rotary(name + "b", t, {.heads = heads, .groups = groups});
+    return m.attention(name, t, {.heads = heads, .groups = groups, .causal = chance(0.5)});
   }
 
   /// As `until_it_fits`, but also draws again if the output is so large that the reference would take long. After 20
@@ -355,6 +367,7 @@ class Drawing {
     Value t = m.input("in", input);
     if (input.tokens)
       t = m.embedding("embedding", t, {.vocabulary = vocabulary, .features = between(1, 6), .deviation = 1});
+    if (sequence_ && chance(0.5)) t = draw_attention(m, t, "attention");
     for (Index i = 0, count = between(1, 5); i < count; ++i) t = draw_layer(m, t, fmt::format("layer{}", i));
     if (chance(0.3)) {
       const Index classes = between(2, 4);

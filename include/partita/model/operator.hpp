@@ -6,6 +6,7 @@
 #include "partita/layouts/halo.hpp"
 #include "partita/layouts/layout.hpp"
 #include "partita/layouts/product/product.hpp"
+#include "partita/layouts/ring.hpp"
 #include "partita/model/kernel_kind.hpp"
 
 #include <memory>
@@ -76,8 +77,9 @@ struct OperatorLayouts {
   /// halo of dy that the inputs' gradients read. Empty if the backward pass instead sends the gradient of x's halo back
   /// and sums it.
   std::optional<Halo> dy_halo = std::nullopt;
+  std::optional<Ring> ring = std::nullopt;  ///< blocks that travel while the layer computes with them
   std::vector<Collective> collectives = {};
-  std::optional<Algorithm> algorithm = std::nullopt;  ///< the chosen algorithm, if the channels are sharded
+  std::optional<Algorithm> algorithm = std::nullopt;  ///< the chosen algorithm, where there are several
   std::vector<Alternative> alternatives = {};         ///< all considered alternatives, the chosen one first
   /// for a layer made of matrix products: of y, and in training of dx and dw
   std::vector<ProductPlan> products = {};

@@ -1,8 +1,6 @@
 #include "src/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
 
-#include <cmath>
-
 namespace partita {
 
 namespace {
@@ -141,44 +139,6 @@ class RotaryKernel final : public Kernel {
   Rotation rotation_, back_;
 };
 
-/// Attention between all places, of the groups of heads that the rank holds.
-class AttentionKernel final : public Kernel {
- public:
-  AttentionKernel(const AttentionOperator& op, const HeadGroups& heads, Index channels)
-      : heads_(heads),
-        shape_{channels / heads.step(), heads.in_group, heads.dim, 1 / std::sqrt(static_cast<double>(heads.dim)),
-               op.causal()} {}
-
-  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    auto& kept = state<State>(call);
-    kept.x = x[0];
-    kept.y = y;
-    Box numbers = y.box();
-    numbers[1] = {0, shape_.groups * shape_.queries};
-    kept.log_sums = y.beside(master_dtype(y.dtype()), y.names(), numbers, MemoryClass::activations);
-    call.rank.backend.attention_forward(shape_, queries(x[0]), keys(x[0]), values(x[0]), y, kept.log_sums, Write::over,
-                                        call.rank.stream);
-  }
-  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
-    const auto& kept = state<State>(call);
-    call.rank.backend.attention_backward(shape_, queries(kept.x), keys(kept.x), values(kept.x), kept.y, dy,
-                                         kept.log_sums, queries(dx[0]), keys(dx[0]), values(dx[0]), Write::over,
-                                         call.rank.stream);
-  }
-
- private:
-  struct State final : Saved {
-    Tensor x, y, log_sums;
-  };
-
-  Heads queries(const Tensor& x) const { return {x, 0, heads_.step()}; }
-  Heads keys(const Tensor& x) const { return {x, heads_.in_group * heads_.dim, heads_.step()}; }
-  Heads values(const Tensor& x) const { return {x, (heads_.in_group + 1) * heads_.dim, heads_.step()}; }
-
-  HeadGroups heads_;
-  HeadShape shape_;
-};
-
 template <class Op>
 const Op& operator_of(const LayerPlan& layer) {
   return static_cast<const Op&>(*layer.op);
@@ -200,10 +160,6 @@ std::unique_ptr<Kernel> make_gated_kernel(const LayerPlan& layer, int) {
 std::unique_ptr<Kernel> make_rotary_kernel(const LayerPlan& layer, int) {
   const auto& op = operator_of<RotaryOperator>(layer);
   return std::make_unique<RotaryKernel>(op, op.heads(layer->input_shapes[0]));
-}
-std::unique_ptr<Kernel> make_attention_kernel(const LayerPlan& layer, int rank) {
-  const auto& op = operator_of<AttentionOperator>(layer);
-  return std::make_unique<AttentionKernel>(op, op.heads(layer->input_shapes[0]), layer->at.x[0].owned(rank).extent(1));
 }
 
 }  // namespace partita

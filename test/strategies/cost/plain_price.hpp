@@ -123,6 +123,7 @@ class PlainPrice {
         const bool ahead = dynamic_cast<const ConvOperator*>(layer.op.get()) != nullptr || PlainKernel::is_pool(layer);
         seconds += exposed(halo(*layer->at.x_halo, false), ahead ? compute : 0);
       }
+      if (layer->at.algorithm == Algorithm::ring) seconds += ring(compute, false);
       return seconds + collectives(Collective::When::forward) + product(0) +
              steps(layer->redistribute_output, element_of(layer));
     }
@@ -143,6 +144,7 @@ class PlainPrice {
         seconds += exposed(halo(*layer->at.x_halo, true), PlainKernel::is_pool(layer) ? data : 0);
       seconds += collectives(Collective::When::backward);
       if (dx) seconds += product(1);
+      if (dx && layer->at.algorithm == Algorithm::ring) seconds += ring(data, true);
       for (std::size_t i = 0; i < layer->redistribute_dx.size(); ++i)
         if (layer->needs_dx[i]) seconds += steps(layer->redistribute_dx[i], element());
       return seconds;
@@ -190,6 +192,63 @@ class PlainPrice {
     /// The boxes that a rank sends, or with `back` those that it has received and whose gradients go back.
     Exchange halo(const Halo& halo, bool back) const {
       return exchange([&](int each) { return messages(halo.transfer(each), back, element()); });
+    }
+
+    /// Keys and values that travel around the ranks that share a sequence, while these compute with them, and in a
+    /// backward their gradients. Of `hops` messages, one travels with each block but the last; the gradient of that one
+    /// goes home after all computing.
+    double ring(double compute, bool back) const {
+      const auto turns = [&](bool gradients) {
+        const Messages mine = around(rank, gradients);
+        return static_cast<double>(std::max(mine.sent.size(), mine.received.size()));
+      };
+      const auto travel = [&](bool gradients) {
+        return exchange([&](int each) { return around(each, gradients); }, std::max(1., turns(gradients)));
+      };
+      const Exchange blocks = travel(false);
+      double hops = turns(false), hidden = std::min(blocks.hidden, compute * hops / (hops + 1));
+      double seconds = blocks.seconds - hidden;
+      if (hops = turns(true); !back || hops == 0) return seconds;
+      const Exchange sums = travel(true);
+      const double room = compute - hidden - compute * 2 / (hops + 1);
+      return seconds + sums.seconds - std::max(0., std::min(sums.hidden * (hops - 1) / hops, room));
+    }
+
+    Messages around(int each, bool gradients) const {
+      const Layout& x = layer->at.x[0];
+      const auto& op = dynamic_cast<const AttentionOperator&>(*layer.op);
+      std::vector<std::pair<Index, int>> ranks;  // with places, in their order
+      for (const int other : grid.group(each, x.sharding('L')))
+        if (const Box box = x.owned(other); !box.empty()) ranks.emplace_back(box[2].lo, other);
+      std::sort(ranks.begin(), ranks.end());
+      const int count = static_cast<int>(ranks.size());
+      int me = count;
+      for (int i = 0; i < count; ++i)
+        if (ranks[i].second == each) me = i;
+      Messages all;
+      if (me == count || count == 1) return all;
+      const auto add = [&](std::vector<std::pair<int, double>>& list, int peer, int block) {
+        const Box box = x.owned(ranks[block].second);
+        const HeadGroups heads = op.heads(x.shape());
+        const double numbers = static_cast<double>(box.extent(0) * (box.extent(1) / heads.step()) * box.extent(2));
+        list.emplace_back(ranks[peer].second,
+                          numbers * 2 * static_cast<double>(heads.dim) * (gradients ? master() : element()));
+      };
+      const int next = (me + 1) % count, before = (me + count - 1) % count, last = count - 1;
+      for (int block = 0; block < count; ++block) {
+        if (!op.causal()) {
+          if (block != (gradients ? me : next)) add(all.sent, next, block);
+          if (block != (gradients ? before : me)) add(all.received, before, block);
+        } else if (gradients) {
+          if (block < me) add(all.sent, me == last ? block : next, block);
+          if (block < me - 1) add(all.received, before, block);
+          if (block == me && me < last) add(all.received, last, block);
+        } else {
+          if (block <= me && me < last) add(all.sent, next, block);
+          if (block < me) add(all.received, before, block);
+        }
+      }
+      return all;
     }
 
     int level_between(int one, int other) const {

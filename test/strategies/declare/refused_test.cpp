@@ -220,6 +220,12 @@ TEST(Refused, OfLayersOfSequences) {
         "output \"N C L sum@a\" asks for a pending sum over (a), which this layer cannot produce");
   add(expected, "loss", "softmax_cross_entropy", "output sum@a",
       "output \"N sum@a\" asks for a pending sum over (a), which this layer cannot produce");
+  for (const char* algorithm : {"all-to-all", "ring"})
+    for (const char* cut : {"", "C@a"})
+      add(expected, "attention", "attention", fmt::format("{} to \"{}\"", algorithm, cut),
+          fmt::format("algorithm \"{}\" does not fit the input \"N {} L\", whose places are whole; cut L, or name no "
+                      "algorithm",
+                      algorithm, *cut == 0 ? "C" : cut));
   for (const char* layer : {"layer_norm", "rms_norm"})
     add(expected, layer, layer, "weights C@a",
         "weights \"C@a\" are sharded over (a); this layer needs its weights whole on every rank");

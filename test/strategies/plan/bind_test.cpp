@@ -409,7 +409,45 @@ TEST(Bind, AttentionOverCutPlacesIsTwoAllToAlls) {
   for (const auto& steps :
        {two->redistribute_input[0], two->redistribute_output, two->redistribute_dy, two->redistribute_dx[0]})
     EXPECT_EQ(verbs({steps}), "exchange");
-  EXPECT_EQ(bound("l=3")->at.x[0].print(), "N C L") << "two groups cannot be cut in three";
+  const LayerPlan three = bound("l=3");
+  EXPECT_EQ(three->at.algorithm, Algorithm::ring) << "two groups cannot be cut in three";
+  EXPECT_EQ(three->at.x[0].print(), "N C L@l");
+}
+
+/// What the ranks send for attention around a ring, as "ring x 2 384; ring dx 2 384", with messages and bytes.
+std::vector<std::string> sent_around_ring(bool causal, Index length, DType dtype) {
+  Model m("attention");
+  Value t = m.linear("qkv", m.input("in", {.channels = 3, .length = length}), {.features = 24, .per_place = true});
+  t = m.attention("attention", t, {.heads = 4, .groups = 2, .causal = causal});
+  m.softmax_cross_entropy("loss", t);
+  Strategy s("l=3");
+  s.layer("*", {.output = "L@l"});
+  const Plan plan = bind(m, s, {.batch = 2, .dtype = dtype, .optimizer = {}});
+  std::vector<std::string> sent;
+  for (int rank = 0; rank < 3; ++rank) {
+    std::string text;
+    for (const auto& item : layer_traffic(plan, 2, rank))
+      text += fmt::format("{}{} {} {}", text.empty() ? "" : "; ", item.role, item.traffic.messages, item.traffic.bytes);
+    sent.push_back(text);
+  }
+  return sent;
+}
+
+// Two groups of keys and values with 3 channels are 12 channels. Of two samples with 6 places, a rank has a block of 48
+// numbers. It sends two blocks in forward, as many again in backward, and the gradients of two.
+TEST(Bind, ARingSendsKeysAndValuesToEveryRank) {
+  const std::vector<std::string> all(3, "ring x 2 384; ring x 2 384; ring dx 2 384");
+  EXPECT_EQ(sent_around_ring(false, 6, DType::f32), all);
+  const std::vector<std::string> half(3, "ring x 2 192; ring x 2 192; ring dx 2 384");
+  EXPECT_EQ(sent_around_ring(false, 6, DType::bf16), half) << "gradients are summed in f32";
+}
+
+// Seven places are blocks of 3, 2 and 2, with 96 bytes a place. The first rank sends its block, the second one sends
+// both to the last. Gradients of the first block go from the second rank to the last, which sends all home.
+TEST(Bind, ACausalRingSendsNoKeysThatNoPlaceSees) {
+  const std::vector<std::string> expected{"ring x 1 288; ring x 1 288", "ring x 2 480; ring x 2 480; ring dx 1 288",
+                                          "ring dx 2 480"};
+  EXPECT_EQ(sent_around_ring(true, 7, DType::f32), expected);
 }
 
 // The weights say over which axis a sum is pending.

@@ -15,8 +15,8 @@ namespace partita {
 struct Alternative {
   std::optional<Algorithm> algorithm;  ///< nothing if no axis cuts anything
   double flops = 0;                    ///< operations of a layer's forward pass, or of a product
-  double words =
-      0;  ///< elements through the rank's link: of a product, or of a layer's step with its halos and gradient sums
+  /// elements through the rank's link: of a product, or of a layer's step with its halos, rings and gradient sums
+  double words = 0;
   double messages = 0;  ///< messages that the rank sends; products only
   /// The total cost in words. It assumes that a rank computes 500 operations in the time its link passes one word, and
   /// that a message's latency equals the time of 1000 words. A core whose link is memory computes about 100 operations

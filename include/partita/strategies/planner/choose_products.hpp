@@ -21,15 +21,16 @@ struct ChosenProducts {
   std::vector<ProductChoice> choices;  ///< in the order in which they were made
 };
 
-/// Chooses the algorithms of products and of convolutions, and the layouts of the weights that they multiply by, where
-/// that makes the step faster on the machine. Without it, bind() counts words and operations, and knows no machine.
-/// Only layers are examined whose input or output the strategy cuts by channels, and whose algorithm it leaves open; in
-/// the model's order, and layers that are alike together. Each way is bound and priced with the whole step:
+/// Chooses the algorithms of products and of attention, and the layouts of the weights that products and convolutions
+/// multiply by, where that makes the step faster on the machine. Without it, bind() counts words and operations, and
+/// knows no machine. Only layers are examined whose input or output the strategy cuts by channels (of attention, by
+/// places), and whose algorithm it leaves open; in the model's order, and layers that are alike together. Each way is
+/// bound and priced with the whole step:
 ///
 ///     weights      w[F C] with each axis in use on F, on C or on neither: columns, rows (Shoeybi et al., Megatron-LM,
 ///                  2019), blocks, and those that are divided among ranks with other samples, whose gradients then need
 ///                  no sum. Of a convolution, only the axes that cut channels.
-///     algorithms   of y, dx and dw, for the layout that bind() would choose and for the fastest of these
+///     algorithms   of y, dx and dw, for the layout that bind() would choose and for the fastest of these; of attention
 ///
 /// With a memory limit in bytes, no choice makes a rank exceed it. Nothing is chosen if the step would take `below`
 /// seconds or more even if the products, redistributions and gradient sums of these layers took no time. Given the
