@@ -120,6 +120,28 @@ TEST(ChooseProducts, ChoosesForConvolutionsToo) {
   EXPECT_TRUE(std::any_of(choices.begin(), choices.end(), of_convolution)) << rules_of(chosen);
 }
 
+// Two ranks, and eight heads of queries for each of keys: a causal ring moves less than an all-to-all, but its last
+// rank computes 1.5 times as much.
+TEST(ChooseProducts, ChoosesForAttentionToo) {
+  Model m("attention");
+  Value t = m.linear("qkv", m.input("in", {.channels = 16, .length = 512}), {.features = 320, .per_place = true});
+  t = m.attention("attention", t, {.heads = 16, .groups = 2, .causal = true});
+  m.softmax_cross_entropy("loss", t);
+  const Workload workload{.batch = 4, .optimizer = {}};
+  const Strategy open = all_as("l=2", "L@l");
+  Machine links = dgx_h100(), cores = dgx_h100();
+  for (Level& level : links.levels) level.bandwidth = {1e7, ""};
+  cores.peaks.clear();
+  cores.arithmetic = {1e9, ""};
+  const auto named = [&](Algorithm algorithm) { return Strategy(open).layer("attention", {.algorithm = algorithm}); };
+  for (const auto& [machine, best] : {std::pair(links, Algorithm::ring), std::pair(cores, Algorithm::all_to_all)}) {
+    const Strategy chosen = choose_products(m, open, workload, machine).strategy;
+    EXPECT_EQ(bind(m, chosen, workload).layer("attention")->at.algorithm, best);
+    for (const Algorithm each : {Algorithm::ring, Algorithm::all_to_all})
+      EXPECT_LE(seconds(m, chosen, workload, machine), seconds(m, named(each), workload, machine)) << name(each);
+  }
+}
+
 TEST(ChooseProducts, KeepsTheMemoryLimit) {
   const Model model =
       builtin_model("mlp", {.extent = 1, .channels = 4096, .classes = 4096, .widths = {4096, 4096, 4096}});
