@@ -35,5 +35,6 @@
 #include "partita/tensor/redistribute.hpp"
 #include "partita/train/checkpoint/checkpoint.hpp"
 #include "partita/train/kernels/custom_layer.hpp"
+#include "partita/train/trainer/generator.hpp"
 #include "partita/train/trainer/rank_device.hpp"
 #include "partita/train/trainer/trainer.hpp"

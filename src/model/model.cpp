@@ -229,6 +229,40 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
   return {static_cast<int>(layers_.size()) - 1, name, name_};
 }
 
+Model Model::at_places(Index places) const {
+  const auto* input = layers_.empty() ? nullptr : dynamic_cast<const InputOperator*>(layers_.front().op.get());
+  if (input == nullptr || !input->integers() || input->input().length == 0)
+    fail("the model '{}' reads no sequences of tokens, so it cannot continue one; use a model of text, as gpt", name_);
+  const Index length = input->input().length;
+  if (places < 1 || places > length)
+    fail("a pass over {} places of the model '{}'; it has 1 to {}", places, name_, length);
+  Model model(name_);
+  for (const Layer& layer : layers_) {
+    if (layer.op->place_use() == PlaceUse::any && !layer.op->is_loss())
+      fail(
+          "layer '{}' ({}) computes a place of its output from other places of its input, so nothing that is kept "
+          "continues a sequence; use layers that compute each place by itself, and causal attention",
+          layer.name, layer.op->kind());
+    std::vector<Value> inputs;
+    for (const int i : layer.inputs) inputs.push_back(model.value(layers_[i].name));
+    auto op = layer.op;
+    if (layer.inputs.empty()) {
+      Input shorter = input->input();
+      shorter.length = places;
+      op = std::make_shared<InputOperator>(shorter);
+    }
+    if (const auto* table = dynamic_cast<const PositionsOperator*>(op.get())) {
+      Positions whole = table->positions();
+      if (whole.places == 0) whole.places = length;
+      op = std::make_shared<PositionsOperator>(whole);
+    }
+    if (const auto* attention = dynamic_cast<const AttentionOperator*>(op.get()))
+      op = std::make_shared<AttentionOperator>(attention->continued());
+    model.layer(layer.name, op, inputs);
+  }
+  return model;
+}
+
 bool Model::holds(const Value& value) const {
   return value.model == name_ && value.layer >= 0 && value.layer < static_cast<int>(layers_.size()) &&
          layers_[value.layer].name == value.name;

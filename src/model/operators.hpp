@@ -21,6 +21,8 @@ class InputOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   Kept keeps() const override { return {}; }
   bool integers() const override { return input_.tokens; }
+  PlaceUse place_use() const override { return PlaceUse::same; }
+  const Input& input() const { return input_; }
   /// False: it is the batch.
   bool output_may_be_overwritten() const override { return false; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
@@ -267,6 +269,7 @@ class PlaceLinearOperator final : public Operator {
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   std::vector<Algorithm> algorithms() const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  PlaceUse place_use() const override { return PlaceUse::same; }
   bool computes_dw_separately() const override { return true; }
   /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
@@ -284,6 +287,7 @@ class ElementwiseOperator : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  PlaceUse place_use() const override { return PlaceUse::same; }
 };
 
 /// y = scale[C] * (x - mean) / sqrt(variance + epsilon) + shift[C], with statistics of each place (Ba et al. 2016). If
@@ -296,6 +300,7 @@ class PlaceNormOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  PlaceUse place_use() const override { return PlaceUse::same; }
   /// A row stays in the cache for its passes.
   MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 1, .dx = 2, .dy = 1}; }
   double epsilon() const { return epsilon_; }
@@ -315,6 +320,7 @@ class EmbeddingOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  PlaceUse place_use() const override { return PlaceUse::same; }
   double flops(std::span<const Shape> /*inputs*/, const Shape& /*output*/) const override { return 0; }
   MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 2, .dx = 1, .dy = 1, .w = 0}; }
   Index vocabulary() const { return embedding_.vocabulary; }
@@ -343,9 +349,11 @@ class PositionsOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  PlaceUse place_use() const override { return PlaceUse::same; }
   Kept keeps() const override { return {}; }
   bool overwrites_input() const override { return true; }
   bool forwards_gradient() const override { return true; }
+  const Positions& positions() const { return positions_; }
 
  private:
   Positions positions_;
@@ -359,6 +367,7 @@ class GatedOperator final : public Operator {
   std::string describe() const override { return std::string(name(f_.kind)); }
   Shape output(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  PlaceUse place_use() const override { return PlaceUse::same; }
   /// The gradient has the size of x, as what it reads.
   MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 1, .dx = 2, .dy = 1}; }
   const Activation& function() const { return f_; }
@@ -395,7 +404,10 @@ class RotaryOperator final : public ElementwiseOperator {
 /// y[N F L] = softmax(q k' / sqrt(dim)) v for each head, with q, k and v in x[N C L] (Vaswani et al. 2017).
 class AttentionOperator final : public Operator {
  public:
-  explicit AttentionOperator(const Attention& attention) : attention_(attention) {}
+  /// `continues`: keys and values of places before those of x are kept, so each rank has all places of its groups.
+  explicit AttentionOperator(const Attention& attention, bool continues = false)
+      : attention_(attention), continues_(continues) {}
+  AttentionOperator continued() const { return AttentionOperator(attention_, true); }
   std::string_view kind() const override { return "attention"; }
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
@@ -409,6 +421,9 @@ class AttentionOperator final : public Operator {
   Index narrowest(std::span<const Shape> inputs) const override;
   Kept keeps() const override { return {.x = true, .y = true}; }
   HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
+  PlaceUse place_use() const override { return causal() ? PlaceUse::before : PlaceUse::any; }
+  /// The keys and values.
+  Index kept_channels(const Layout& x, int rank) const override;
   HeadGroups heads(const Shape& x) const { return {attention_.heads, attention_.groups, x}; }
   bool causal() const { return attention_.causal; }
 
@@ -417,6 +432,7 @@ class AttentionOperator final : public Operator {
   Alternative cost(const OperatorLayouts& way, const LayoutRequest& request) const;
 
   Attention attention_;
+  bool continues_;
 };
 
 /// y = f(x)
@@ -457,6 +473,7 @@ class ConcatenateOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   Kept keeps() const override { return {}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  PlaceUse place_use() const override { return PlaceUse::same; }
   /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
 

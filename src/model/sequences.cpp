@@ -146,25 +146,34 @@ Layout PlacesOperator::follow(const Layout& x, const Shape& output) const {
   return of_places(x.with_partial(0), output);
 }
 
-std::string PositionsOperator::describe() const { return fmt::format("deviation {:g}", positions_.deviation); }
+std::string PositionsOperator::describe() const {
+  const std::string table = positions_.places == 0 ? "" : fmt::format("{} places ", positions_.places);
+  return fmt::format("{}deviation {:g}", table, positions_.deviation);
+}
 
 Shape PositionsOperator::output(std::span<const Shape> inputs) const {
   check_places(inputs[0], kind());
+  if (positions_.places != 0 && positions_.places < inputs[0]['L'])
+    fail("its table has {} places, but its input {} has {}", positions_.places, inputs[0].print(), inputs[0]['L']);
   return inputs[0];
 }
 
 std::vector<WeightSpec> PositionsOperator::weights(std::span<const Shape> inputs) const {
-  return {{"table", {{'C', inputs[0]['C']}, {'L', inputs[0]['L']}}, Init::normal, positions_.deviation}};
+  const Index places = positions_.places == 0 ? inputs[0]['L'] : positions_.places;
+  return {{"table", {{'C', inputs[0]['C']}, {'L', places}}, Init::normal, positions_.deviation}};
 }
 
-// y[N@a C@c L@b] = x[N@a C@c L@b] + w[C@c L@b]; dw is partial over a.
+// y[N@a C@c L@b] = x[N@a C@c L@b] + w[C@c L@b]; dw is partial over a. A table with more places than x is whole along
+// them, since its places are not cut as those of x, and dw is partial over b too.
 OperatorLayouts PositionsOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
-  const Layout x = basis(request), w = x.onto(weights(std::array{x.shape()})[0].shape);
+  const Layout x = basis(request);
+  Layout w = x.onto(weights(std::array{x.shape()})[0].shape);
+  if (positions_.places != 0) w = w.with(w.shape().find('L'), {});
   if (request.weights && !(request.weights->sharding() == w.sharding()))
     fail("weights \"{}\" are not cut as the output \"{}\"; leave them out: they follow it", request.weights->print(),
          x.print());
-  return {.x = {x}, .y = x, .dx = {x}, .w = {w}, .dw = {w.with_partial(x.sharding('N'))}};
+  return {.x = {x}, .y = x, .dx = {x}, .w = {w}, .dw = {w.with_partial(sample_axes(x) & ~w.sharding('L'))}};
 }
 
 Shape GatedOperator::output(std::span<const Shape> inputs) const {
@@ -211,7 +220,8 @@ OperatorLayouts RotaryOperator::layouts(const LayoutRequest& request) const {
 }
 
 std::string AttentionOperator::describe() const {
-  return fmt::format("{} heads {} groups{}", attention_.heads, attention_.groups, attention_.causal ? " causal" : "");
+  return fmt::format("{} heads {} groups{}{}", attention_.heads, attention_.groups, attention_.causal ? " causal" : "",
+                     continues_ ? " continued" : "");
 }
 
 Shape AttentionOperator::output(std::span<const Shape> inputs) const {
@@ -272,7 +282,8 @@ Alternative AttentionOperator::cost(const OperatorLayouts& way, const LayoutRequ
 }
 
 // Where the output's places are cut, either their axes cut groups instead, after an all-to-all (Jacobs et al.,
-// "DeepSpeed Ulysses", 2023), which takes enough groups; or keys and values travel around a ring.
+// "DeepSpeed Ulysses", 2023), which takes enough groups; or keys and values travel around a ring. Where keys and values
+// are kept, each rank has all places of its groups, or of all groups if there are too few.
 OperatorLayouts AttentionOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   const Layout x = basis(request);
@@ -290,6 +301,10 @@ OperatorLayouts AttentionOperator::layouts(const LayoutRequest& request) const {
   AxisList moved = x.axes(c);
   for (const int axis : x.axes(l)) moved.push_back(axis);
   const Layout by_groups = x.with(l, {}).with(c, moved);
+  if (continues_) {
+    const bool fits = keeps_pieces(by_groups, of_x, by_groups.onto(output), of_y);
+    return by_pieces(fits ? by_groups : x.with(l, {}), output, of_x, of_y);
+  }
   std::vector<OperatorLayouts> ways;
   if (asked != Algorithm::ring && keeps_pieces(by_groups, of_x, by_groups.onto(output), of_y)) {
     ways.push_back(by_pieces(by_groups, output, of_x, of_y));
@@ -319,6 +334,11 @@ double AttentionOperator::flops(std::span<const Shape> inputs, const Shape& outp
 
 Index AttentionOperator::narrowest(std::span<const Shape> inputs) const {
   return std::max<Index>(1, std::min(inputs[0]['L'], heads(inputs[0]).dim));
+}
+
+Index AttentionOperator::kept_channels(const Layout& x, int rank) const {
+  const HeadGroups all = heads(x.shape());
+  return x.owned(rank).extent(1) / all.step() * 2 * all.dim;
 }
 
 // The log of the sum of exponentials, for each query.

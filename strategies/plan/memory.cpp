@@ -97,6 +97,27 @@ Index taken_memory(const Plan& plan, int rank, const MemoryUse& held, const Mess
   return replay_taken(StepProgram(plan, plan.stage_of_rank(rank)), rank, held, messages);
 }
 
+Box kept_box(const Plan& plan, int microbatch, int layer, int rank, Index places) {
+  const LayerPlan& bound = plan.layers_of(microbatch)[layer];
+  if (bound.op->place_use() != PlaceUse::before) return {};
+  if (plan.stage_of(layer, plan.replica_of(microbatch)) != plan.stage_of_rank(rank)) return {};
+  const Layout& x = bound->at.x[0];
+  const int mine = plan.rank_in_stage(rank);
+  Box box(3);
+  box[0] = x.owned(mine)[0];
+  box[1] = {0, bound.op->kept_channels(x, mine)};
+  box[2] = {0, places};
+  return box;
+}
+
+Index kept_memory(const Plan& plan, int rank, Index places) {
+  Index elements = 0;
+  for (int j = 0; j < plan.microbatches; ++j)
+    for (int i = 0; i < std::ssize(plan.layers); ++i)
+      if (const Box box = kept_box(plan, j, i, rank, places); box.dims() > 0) elements += box.volume();
+  return elements * size_of(plan.workload.dtype);
+}
+
 void check_memory(const Plan& plan, Index limit) {
   check_memory(plan, limit, [&](int rank) { return peak_memory(plan, rank); });
 }

@@ -121,6 +121,10 @@ class Model {
   Value value(std::string_view name) const;
   /// Returns the position of the value's layer. Throws Error if the value is of another model.
   int find(const Value& value) const;
+  /// Returns the same model, with the same weights, for passes over `places` places of its sequences of tokens, which
+  /// know what was kept of the places before them (Generator). Throws Error if the model reads no tokens, or if a layer
+  /// computes a place from later ones (Operator::place_use).
+  Model at_places(Index places) const;
   /// Returns the shapes of all layers' outputs for one sample.
   const std::vector<Shape>& shapes() const { return shapes_; }
   /// Returns the shape of one layer's output. `inputs` are the shapes of its inputs; `batch` is used only if it has

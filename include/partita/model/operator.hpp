@@ -142,6 +142,13 @@ enum class ActivationFusion : std::uint8_t {
   both,         ///< forward applies it, and backward takes its gradient: the activation has nothing to compute
 };
 
+/// Which places of its input (dimension L) a place of a layer's output is computed from.
+enum class PlaceUse : std::uint8_t {
+  any,    ///< others too, perhaps later ones
+  same,   ///< the same place alone
+  before  ///< the same one and those before it: the kernel can keep these (Operator::kept_channels)
+};
+
 /// One kind of layer, without name and position: shapes, weights and layout rule. It is pure: it knows neither ranks
 /// nor devices. A kernel runs it. To write your own layer, derive from CustomLayer (train/kernels/custom_layer.hpp).
 class Operator {
@@ -211,6 +218,11 @@ class Operator {
   /// The smallest extent of the products of its kernels, for a kernel_kind() of products between inputs. That of
   /// products with weights follows from these. `inputs` are whole shapes.
   virtual Index narrowest(std::span<const Shape> /*inputs*/) const { return 1; }
+  /// Which places an output is computed from. A model can continue a sequence if none of its layers uses `any`.
+  virtual PlaceUse place_use() const { return PlaceUse::any; }
+  /// The number of channels that its kernel keeps of each place on `rank`, for inputs in layout x, if later places are
+  /// computed in passes of their own (PlaceUse::before).
+  virtual Index kept_channels(const Layout& /*x*/, int /*rank*/) const { return 0; }
   /// True if the result depends on how a batch is split into microbatches, as batch statistics do.
   virtual bool depends_on_microbatches() const { return false; }
   /// True for the layer that ends a training step. Its kernel computes a number, the loss; its output stays zero.

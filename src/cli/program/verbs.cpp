@@ -15,8 +15,8 @@ namespace partita::cli {
 namespace po = boost::program_options;
 
 // Each is defined beside its class, in verbs/NAME/NAME.cpp.
-extern const VerbEntry train_verb, evaluate_verb, explain_verb, compare_verb, plan_verb, simulate_verb, calibrate_verb,
-    schedule_verb, scale_verb, report_verb, info_verb;
+extern const VerbEntry train_verb, evaluate_verb, generate_verb, explain_verb, compare_verb, plan_verb, simulate_verb,
+    calibrate_verb, schedule_verb, scale_verb, report_verb, info_verb;
 
 namespace {
 
@@ -51,8 +51,9 @@ std::string print_help(const VerbEntry& entry, const po::options_description& al
 }  // namespace
 
 std::span<const VerbEntry* const> verbs() {
-  static const std::array all{&train_verb,     &evaluate_verb, &explain_verb, &compare_verb, &plan_verb, &simulate_verb,
-                              &calibrate_verb, &schedule_verb, &scale_verb,   &report_verb,  &info_verb};
+  static const std::array all{&train_verb,    &evaluate_verb, &generate_verb, &explain_verb,
+                              &compare_verb,  &plan_verb,     &simulate_verb, &calibrate_verb,
+                              &schedule_verb, &scale_verb,    &report_verb,   &info_verb};
   return all;
 }
 

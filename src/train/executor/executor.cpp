@@ -249,6 +249,10 @@ Microbatch Executor::begin(int microbatch) const {
   Microbatch m;
   m.first_sample = samples.lo;
   m.share = share(microbatch);
+  if (kept_ != nullptr) {
+    m.first_place = kept_->first;
+    m.kept = kept_->tensors[static_cast<std::size_t>(microbatch)];
+  }
   m.saved.resize(layers);
   m.outputs.resize(layers);
   m.gradients.resize(layers);

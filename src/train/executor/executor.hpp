@@ -47,6 +47,11 @@ class Executor {
   /// Calls `observer` in every later run; {} calls nothing.
   void observe(Observer observer) { observer_ = std::move(observer); }
 
+  /// Every later run computes the places from `kept->first` on, and keeps what later places need. Null: sequences are
+  /// computed whole.
+  /// @pre `kept` outlives these runs, which are evaluations.
+  void keep_places(const KeptPlaces* kept) { kept_ = kept; }
+
   /// Adds the actions of every later run to `actions`. nullptr stops the recording. While it records, a device is
   /// waited for twice more in a run.
   void record(std::vector<TimedAction>* actions) { record_ = actions; }
@@ -152,6 +157,7 @@ class Executor {
   std::vector<MarkedAction> marked_;
   std::optional<StreamClock> clock_;  // of the present run, if it is recorded
   Observer observer_;
+  const KeptPlaces* kept_ = nullptr;
 };
 
 }  // namespace partita

@@ -67,7 +67,9 @@ KernelCall LayerRunner::call(std::size_t i, Microbatch& m, const LayerState& sta
           .training = context_.plan.workload.training,
           .fused = fused(i),
           .write = state.has_dw ? Write::add : Write::over,
-          .result = m.result};
+          .result = m.result,
+          .first_place = m.first_place,
+          .kept = m.kept.empty() || !m.kept[i] ? nullptr : &m.kept[i]};
 }
 
 Tensor LayerRunner::convert_layout(std::size_t i, std::string_view role, const Tensor& from,

@@ -22,8 +22,10 @@ struct Crossing {
 
 /// The tensors of one microbatch between the operations of a step. Vectors are indexed by layer.
 struct Microbatch {
-  Index first_sample = 0;  ///< index in the step's batch
-  double share = 1;        ///< number of its samples / number of the step's samples
+  Index first_sample = 0;        ///< index in the step's batch
+  double share = 1;              ///< number of its samples / number of the step's samples
+  Index first_place = 0;         ///< KernelCall::first_place
+  std::span<const Tensor> kept;  ///< by layer: KernelCall::kept; empty but in a Generator
   Batch batch;
   std::vector<std::unique_ptr<Saved>> saved;
   std::vector<Tensor> outputs, gradients;  ///< outputs, and gradients of outputs
@@ -38,6 +40,12 @@ struct Microbatch {
   std::vector<Crossing> arriving_gradients;  ///< gradients of outputs of this stage
   Tensor result;  ///< f64 numbers: the loss, the number of right predictions, ... (KernelCall::result)
   Tensor step;    ///< one f64 number: KernelCall::step
+};
+
+/// What a rank keeps of sequences that are computed in several passes (Generator).
+struct KeptPlaces {
+  Index first = 0;                           ///< the first place of the present pass
+  std::vector<std::vector<Tensor>> tensors;  ///< by microbatch and layer; without memory where nothing is kept
 };
 
 /// Everything that a rank needs to run a plan.

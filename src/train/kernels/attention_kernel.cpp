@@ -24,6 +24,7 @@ class AttentionKernel final : public Kernel {
     Box numbers = y.box();
     numbers[1] = {0, shape_.groups * shape_.queries};
     kept.log_sums = y.beside(master_dtype(y.dtype()), y.names(), numbers, MemoryClass::activations);
+    if (call.kept != nullptr) return forward_of_kept(call, x[0], y, kept.log_sums);
     const Tensor sum = steps_.size() > 1 && steps_[1].block ? in_type_of_sums(y) : y;
     Write write = Write::over;
     each_block(call, own(x[0]), [&](std::size_t t, const Block& block) {
@@ -112,6 +113,29 @@ class AttentionKernel final : public Kernel {
   static Tensor in_type_of_sums(const Tensor& x) {
     const DType sums = master_dtype(x.dtype());
     return sums == x.dtype() ? x : x.beside(sums, x.names(), x.box(), MemoryClass::workspace);
+  }
+
+  /// Keeps the keys and values of x, whose queries then see those of all places up to theirs.
+  void forward_of_kept(const KernelCall& call, const Tensor& x, const Tensor& y, const Tensor& log_sums) const {
+    const Index pair = 2 * heads_.dim, channels = shape_.groups * pair, length = call.kept->extent('L');
+    const Interval places{call.first_place, call.first_place + x.extent('L')};
+    const Tensor from = x.shifted(2, places.lo).shifted(1, -x.box()[1].lo);
+    for (Index group = 0; group < shape_.groups; ++group) {
+      Box part = from.box();
+      part[1] = {group * pair, (group + 1) * pair};
+      copy_box(from.shifted(1, group * (pair - heads_.step()) - heads_.in_group * heads_.dim), *call.kept, part,
+               call.rank.stream);
+    }
+    for (Index n = x.box()[0].lo; n < x.box()[0].hi; ++n) {
+      const auto of_sample = [&](const Tensor& tensor) { return tensor.shifted(2, places.lo).rows({n, n + 1}); };
+      Box box(3);
+      box[0] = {n, n + 1};
+      box[1] = {0, channels};
+      box[2] = {0, places.hi};
+      const Tensor seen = Tensor::view(*call.kept, (n - x.box()[0].lo) * length * channels, x.names(), box);
+      call.rank.backend.attention_forward(shape_, queries(of_sample(x)), {seen, 0, pair}, {seen, heads_.dim, pair},
+                                          of_sample(y), of_sample(log_sums), Write::over, call.rank.stream);
+    }
   }
 
   /// Calls compute(t, block) for each step t, while the block travels on and the next one arrives.

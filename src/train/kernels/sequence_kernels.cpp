@@ -81,16 +81,18 @@ class PlacesKernel final : public Kernel {
   }
 };
 
-/// y[N C L] = x[N C L] + w[C L]. One sample is a row, and w a bias. The gradient is dy itself
+/// y[N C L] = x[N C L] + w[C L]. One sample is a row, and the rows of w for its places a bias. The gradient is dy itself
 /// (LayerPlan::forwards_gradient).
 class PositionsKernel final : public Kernel {
  public:
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     if (x[0].data() != y.data()) copy_box(x[0], y, y.box(), call.rank.stream);
-    call.rank.backend.bias_forward(call.w[0], samples(y), call.rank.stream);
+    call.rank.backend.bias_forward(used(call, call.w[0], y), samples(y), call.rank.stream);
   }
   void backward_filter(const KernelCall& call, const Tensor& dy) const override {
-    call.rank.backend.bias_backward(samples(dy), call.dw[0], call.write, call.rank.stream);
+    const Tensor part = used(call, call.dw[0], dy);
+    if (call.write == Write::over && part.volume() < call.dw[0].volume()) call.dw[0].zero(call.rank.stream);
+    call.rank.backend.bias_backward(samples(dy), part, call.write, call.rank.stream);
   }
   bool supports_overwrite() const override { return true; }
   void backward_data(const KernelCall&, const Tensor&, std::span<const Tensor>) const override {}
@@ -99,6 +101,13 @@ class PositionsKernel final : public Kernel {
   static Tensor samples(const Tensor& x) {
     const Index count = x.box().extent(0), columns = x.extent('C') * x.extent('L');
     return Tensor::view(x, 0, "NC", Box(Shape{{'N', count}, {'C', columns}}));
+  }
+  /// The rows of a table for the places of x.
+  static Tensor used(const KernelCall& call, const Tensor& table, const Tensor& x) {
+    const Interval places = x.box()[2];
+    if (places.extent() == table.extent('L')) return table;
+    const Index first = call.first_place + places.lo;
+    return table.rows({first, first + places.extent()});
   }
 };
 
@@ -129,7 +138,8 @@ class RotaryKernel final : public Kernel {
   }
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    call.rank.backend.rotate(rotation_, x[0], y, call.rank.stream);
+    call.rank.backend.rotate(rotation_, x[0].shifted(2, call.first_place), y.shifted(2, call.first_place),
+                             call.rank.stream);
   }
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
     call.rank.backend.rotate(back_, dy, dx[0], call.rank.stream);

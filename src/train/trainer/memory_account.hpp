@@ -43,6 +43,9 @@ class MemoryAccount {
     return {held_[MemoryClass::data], RunMemory::order_bytes(samples, true)};
   }
 
+  /// From now on, the rank holds these bytes for what it keeps of sequences (Generator).
+  void hold_places(Index bytes) { held_[MemoryClass::activations] += bytes; }
+
   /// The peak of a plan's step, and what the rank held beside it.
   struct StepPeak {
     MemoryUse held;

@@ -7,14 +7,14 @@
 namespace partita {
 
 PlanSet::PlanSet(const Shared& shared, Plan whole) : shared_(shared) {
-  prepare(plans_[{shared_.options.batch, shared_.options.training}], std::move(whole));
+  prepare(plans_[{shared_.options.batch, shared_.options.training, 0}], std::move(whole));
 }
 
-BoundPlan& PlanSet::of(Index batch, bool training) {
-  auto& entry = plans_[{batch, training}];
+BoundPlan& PlanSet::of(Index batch, bool training, Index places, const Model& model) {
+  auto& entry = plans_[{batch, training, places}];
   if (entry.executor) return entry;
-  Plan plan =
-      bind(shared_.model, shared_.strategy, {batch, shared_.options.dtype, training, shared_.options.optimizer});
+  Plan plan = bind(places > 0 ? model.at_places(places) : model, shared_.strategy,
+                   {batch, shared_.options.dtype, training, shared_.options.optimizer});
   shared_.ranks.add(plan);
   shared_.memory.hold_shared(shared_.ranks.shared_bytes());
   prepare(entry, std::move(plan));

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 namespace partita {
@@ -45,7 +46,9 @@ class PlanSet {
 
   /// Returns the plan for batches of this size. The first call for a size binds the strategy: it is collective (every
   /// rank of the world calls it) and throws Error, alike on every rank, if the strategy cannot be bound.
-  BoundPlan& of(Index batch, bool training);
+  BoundPlan& of(Index batch, bool training) { return of(batch, training, 0, shared_.model); }
+  /// The same for an evaluation of `whole.at_places(places)`, a model with the weights of this one.
+  BoundPlan& of_places(Index batch, Index places, const Model& whole) { return of(batch, false, places, whole); }
   /// How the kernels of all plans so far were chosen.
   const KernelReport& kernel_report() const { return kernels_; }
 
@@ -54,12 +57,13 @@ class PlanSet {
   ClassCounts take_counts() { return std::exchange(counts_, ClassCounts()); }
 
  private:
+  BoundPlan& of(Index batch, bool training, Index places, const Model& model);
   void prepare(BoundPlan& entry, Plan plan);
   void count_classes(const Executor& executor, int microbatch, const Tensor& scores, const Tensor& target);
   bool captures() const;
 
   Shared shared_;
-  std::map<std::pair<Index, bool>, BoundPlan> plans_;
+  std::map<std::tuple<Index, bool, Index>, BoundPlan> plans_;  // by batch, training and places
   KernelReport kernels_;
   ClassCounts counts_;  // of this rank, in the current evaluation
 };

@@ -46,6 +46,13 @@ MemoryPeak peak_memory(const Plan& plan, int rank, const MemoryUse& held, const 
 /// than that, and gives memory back in each step, which takes time. Up to 4 % too high where layers have halos.
 Index taken_memory(const Plan& plan, int rank, const MemoryUse& held, const MessageMemory& messages = {});
 
+/// Returns the box of what `rank` (of the world) keeps of a layer for later places, for the samples of a microbatch and
+/// `places` places (N C L, with Operator::kept_channels channels); no dimensions if it keeps nothing. The plan is that
+/// of passes over some places (Model::at_places).
+Box kept_box(const Plan& plan, int microbatch, int layer, int rank, Index places);
+/// Returns the bytes of all that `rank` keeps so, between and during such passes.
+Index kept_memory(const Plan& plan, int rank, Index places);
+
 /// Throws Error if some rank holds more than `limit` bytes (0: no limit). The message names the rank that holds the
 /// most bytes, the number of missing bytes, and the bytes of each class.
 void check_memory(const Plan& plan, Index limit);

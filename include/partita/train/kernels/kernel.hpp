@@ -45,6 +45,11 @@ struct KernelCall {
   /// number of right predictions, and, where elements count for less than others, the mean of their weights and the
   /// number of those that count; all summed over ranks
   const Tensor& result;
+  /// The first place of this pass in its sequences, in which the boxes of tensors count from 0; 0 but in a Generator.
+  Index first_place = 0;
+  /// What the layer keeps of all places up to this pass, and for those after it: this rank's samples, with
+  /// Operator::kept_channels channels, and as many places as there will be. Null but in a Generator.
+  const Tensor* kept = nullptr;
   /// for a CustomLayer: this rank's part of the halos that layouts() named; null if it named none
   const HaloPart *x_halo = nullptr, *dy_halo = nullptr;
 

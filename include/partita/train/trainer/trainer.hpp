@@ -183,6 +183,7 @@ class Trainer {
   std::vector<NamedTensor> weights() const;
 
  private:
+  friend class Generator;
   friend struct TrainerParts;  // tests and benchmarks look inside
   bool on_cpu() const { return device().host(); }
   void check(const LocalBatch& batch, bool training) const;
