@@ -34,6 +34,7 @@
 #include "partita/tensor/exchange.hpp"
 #include "partita/tensor/redistribute.hpp"
 #include "partita/train/checkpoint/checkpoint.hpp"
+#include "partita/train/data/byte_pairs.hpp"
 #include "partita/train/kernels/custom_layer.hpp"
 #include "partita/train/trainer/generator.hpp"
 #include "partita/train/trainer/rank_device.hpp"

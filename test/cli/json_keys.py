@@ -57,6 +57,13 @@ def documents():
     written["evaluate"] = [read_json(f"{name}.json") for name in ("evaluate", "segmented", "predicted")]
     partita("compare", "--strategies", STRATEGIES / "fashion-cnn-hybrid.toml", STRATEGIES / "fashion-cnn-pipeline.toml",
             "--memory-limit", "1MiB", "--json", "compare.json", status=2)
+    write("letters.txt", "ab" * 30)
+    partita("train", *tokens[:10], "--batch", "2", "--data", "text", "--data-dir", "letters.txt", "--no-test", "--save",
+            "u.h5", ranks=1)
+    for count in ("1", "3"):
+        partita("generate", *tokens[:10], "--load", "u.h5", "--prompt", "a", "--tokens", count, "--json",
+                f"text{count}.json", ranks=1)
+    written["generate"] = [read_json("text1.json"), read_json("text3.json")]
     partita("compare", "--batch", "8", "--strategies", "pipeline.toml", "--measure", "--json", "measured.json", ranks=2)
     partita("compare", "--batch", "4096", "--machine", MACHINES / "dgx-a100.toml", "--strategies",
             STRATEGIES / "fashion-cnn-pipeline.toml", "--json", "chosen.json")

@@ -270,7 +270,9 @@ class Drawing {
     switch (between(0, 6)) {
       case 0: return m.layer_norm(name, t, {.per_place = true});
       case 1: return m.rms_norm(name, t);
-      case 2: return m.positions(name, t, {.deviation = 1});
+      case 2:
+        return m.positions(name, t,
+                           {.places = chance(0.3) ? m.shapes()[t.layer]['L'] + between(1, 3) : 0, .deviation = 1});
       case 3: return m.gated(name, linear(name + "a", 2 * between(1, 4)), draw_activation());
       case 4:
       case 5: return draw_attention(m, t, name);

@@ -141,7 +141,7 @@ struct Embedding {
 
 /// y[N C L] = x[N C L] + w[C L]: a learned vector of features for each place.
 struct Positions {
-  Index places = 0;       ///< of the table w; 0: as many as x has. More than x has serve other lengths of sequences
+  Index places = 0;         ///< of the table w; 0: as many as x has. More than x has serve other lengths of sequences
   double deviation = 0.02;  ///< of the initial values
 };
 

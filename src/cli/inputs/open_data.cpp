@@ -81,8 +81,11 @@ void check_data(const Dataset& data, const TrainOptions& options, const Model& m
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& model, bool training) {
+std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& model, bool training,
+                                   const std::function<void(Index done, Index all)>& encoding) {
   std::unique_ptr<Dataset> data;
+  if (options.pairs && options.trainer.data != "text")
+    fail("--tokenizer {}: it encodes --data text, not '{}'; leave it out", options.tokenizer, options.trainer.data);
   if (options.trainer.data == "synthetic") {
     if (!options.data_dir.empty())
       fail("--data-dir {}: the synthetic data set has no files; leave the option out", options.data_dir);
@@ -102,8 +105,10 @@ std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& mod
       fail("--data text: the model '{}' has no input of tokens; use a model of text, as gpt", model.name());
     if (options.data_dir.empty())
       fail("--data text: say with --data-dir which file, or which folder with training.txt and test.txt");
-    data = naming_option("--data-dir", options.data_dir,
-                         [&] { return open_text(options.data_dir, tokens['L'], training); });
+    data = naming_option("--data-dir", options.data_dir, [&] {
+      return options.pairs ? open_text(options.data_dir, tokens['L'], training, *options.pairs, encoding)
+                           : open_text(options.data_dir, tokens['L'], training);
+    });
   } else {
     if (options.samples > 0)
       fail("--samples {}: only the synthetic data set has a size that you can choose; leave the option out",

@@ -23,7 +23,9 @@ po::options_description run_options(TrainOptions& o) {
   add("no-overlap", po::bool_switch()->notifier([&o](bool off) { o.trainer.overlap = !off; }),
       "finish each halo exchange before computing, instead of overlapping the two");
   add("data", po::value(&o.trainer.data)->default_value("fashion-mnist")->value_name("NAME"),
-      "data set: fashion-mnist, hdf5 (reads training.h5 and test.h5), synthetic, or one that this program registers");
+      "data set: fashion-mnist, hdf5 (reads training.h5 and test.h5), text, synthetic, or one that this program "
+      "registers");
+  add_tokenizer(group, o.tokenizer);
   add("data-dir", po::value(&o.data_dir)->value_name("DIR"), "folder with the data set's files");
   add("samples", number(&o.samples)->value_name("N"), "number of samples of the synthetic data set (default 1024)");
   add("seed", number(&o.trainer.seed)->default_value(o.trainer.seed)->value_name("N"),
@@ -115,6 +117,17 @@ void check_numbers(const TrainOptions& o) {
 
 }  // namespace
 
+void add_tokenizer(po::options_description& group, std::string& file) {
+  group.add_options()("tokenizer", po::value(&file)->value_name("FILE"),
+                      "vocabulary of byte pairs in which text is encoded (tokenizer.json); default: tokens are bytes");
+}
+
+void TrainOptions::read_tokenizer() {
+  if (tokenizer.empty()) return;
+  pairs = naming_option("--tokenizer", [&] { return std::make_shared<const BytePairs>(tokenizer); });
+  if (size.transformer.vocabulary == 0) size.transformer.vocabulary = pairs->size();
+}
+
 double WatchOptions::held_out() const {
   if (!validates() || validates_on_test()) return 0;
   const double fraction = parse_number<double>(validate).value_or(0);
@@ -148,6 +161,7 @@ void TrainOptions::check(const Program& program, const CommandLine& line) {
   trainer.training = verb == "train";
   check_numbers(*this);
   watch.check();
+  read_tokenizer();
   if (!write_options.empty()) options_text = print_run(*this, line);
 }
 

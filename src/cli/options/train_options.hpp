@@ -1,8 +1,10 @@
 #pragma once
 
+#include "partita/train/data/byte_pairs.hpp"
 #include "src/cli/options/options.hpp"
 
 #include <limits>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,12 +30,17 @@ struct WatchOptions {
   void check() const;
 };
 
+/// Adds --tokenizer.
+void add_tokenizer(boost::program_options::options_description& group, std::string& file);
+
 /// The options of `train` and `evaluate`.
 struct TrainOptions : Options {
   std::string verb = "train";  ///< or "evaluate"
   std::string data_dir;
-  Index samples = 0;              ///< size of the synthetic data set; 0: the default size
-  std::string save, load, trace;  ///< files; "" for none
+  Index samples = 0;                       ///< size of the synthetic data set; 0: the default size
+  std::string tokenizer;                   ///< file of a vocabulary of byte pairs; "" if tokens are bytes
+  std::shared_ptr<const BytePairs> pairs;  ///< what it holds; null without one
+  std::string save, load, trace;           ///< files; "" for none
   WatchOptions watch;
   bool new_run = false;            ///< take weights alone from the checkpoint
   std::vector<std::string> skip;   ///< with new_run: patterns of layers whose weights are not loaded
@@ -46,6 +53,9 @@ struct TrainOptions : Options {
   std::vector<std::string> words;  ///< the command line, with the name of the program
   std::set<std::string> given;     ///< names of the options that are given, or turned off
 
+  /// Reads the vocabulary that --tokenizer names. A built-in model then has its tokens, unless --vocabulary says how
+  /// many.
+  void read_tokenizer();
   /// Adds the options of the verb.
   void add_to(boost::program_options::options_description& all, const Program& program);
   void check(const Program& program, const CommandLine& line);

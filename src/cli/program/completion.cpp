@@ -23,7 +23,7 @@ std::vector<std::string> choices(const std::string& option) {
   if (option == "backend") return {"auto", "onednn", "reference"};
   if (option == "device") return {"cpu", "cuda", "cuda:0"};
   if (option == "transport") return {"staged", "nccl"};
-  if (option == "data") return {"fashion-mnist", "hdf5", "synthetic"};
+  if (option == "data") return {"fashion-mnist", "hdf5", "text", "synthetic"};
   if (option == "decay") return {"none", "linear", "cosine"};
   if (option == "optimizer") return {"sgd", "adagrad", "rmsprop", "adam", "adamw", "lars", "lamb"};
   if (option != "kind" && option != "kinds") return {};

@@ -1,5 +1,6 @@
 #include "partita/base/error.hpp"
 #include "partita/base/philox.hpp"
+#include "partita/train/data/byte_pairs.hpp"
 #include "partita/train/data/dataset.hpp"
 #include "src/system/seekable.hpp"
 #include "src/system/system_file.hpp"
@@ -48,28 +49,100 @@ class Tokens : public Dataset {
   Index size_;
 };
 
-/// Bytes `begin` on of a file.
+/// The bytes of a file that are for training, or for the test.
+class TextPart {
+ public:
+  TextPart(const std::string& path, bool training) : training_(training) {
+    const bool folder = std::filesystem::is_directory(path);
+    path_ = folder ? path + (training ? "/training.txt" : "/test.txt") : path;
+    check_seekable(path_);
+    try {
+      file_ = std::make_unique<const Descriptor>(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    } catch (const Error& error) {
+      fail("cannot open '{}': {}", path_, error.what());
+    }
+    const auto size = static_cast<Index>(std::filesystem::file_size(path_));
+    const Index split = folder ? 0 : size - size / 10;
+    bytes_ = {folder || training ? 0 : split, folder || !training ? size : split};
+  }
+
+  Index size() const { return bytes_.extent(); }
+  void read(Index first, std::span<std::byte> out) const {
+    try {
+      read_all(*file_, out, bytes_.lo + first);
+    } catch (const Error& error) {
+      fail("cannot read '{}' at byte {}: {}", path_, bytes_.lo + first, error.what());
+    }
+  }
+  /// The number of samples of `length` tokens. Throws Error if there is none.
+  Index samples(Index tokens, std::string_view what, Index length) const {
+    const Index samples = (tokens - 1) / length;  // the last label lies behind its sample
+    if (samples < 1)
+      fail("'{}' has {} {} for {}; a sample takes {} and one more", path_, tokens, what,
+           training_ ? "training" : "the test", length);
+    return samples;
+  }
+
+ private:
+  std::string path_;
+  std::unique_ptr<const Descriptor> file_;
+  Interval bytes_;
+  bool training_;
+};
+
+/// The bytes of a part of a file.
 class Text final : public Tokens {
  public:
-  Text(std::string path, std::unique_ptr<const Descriptor> file, Index begin, Index length, Index samples)
-      : Tokens(length, 256, samples), path_(std::move(path)), file_(std::move(file)), begin_(begin) {}
+  Text(TextPart part, Index length)
+      : Tokens(length, 256, part.samples(part.size(), "bytes", length)), part_(std::move(part)) {}
 
  private:
   void read_tokens(Index sample, Index first, std::span<std::int32_t> out) const override {
     std::vector<std::byte> bytes(out.size());
-    const Index at = begin_ + sample * length_ + first;
-    try {
-      read_all(*file_, bytes, at);
-    } catch (const Error& error) {
-      fail("cannot read '{}' at byte {}: {}", path_, at, error.what());
-    }
+    part_.read(sample * length_ + first, bytes);
     std::transform(bytes.begin(), bytes.end(), out.begin(), [](std::byte b) { return std::to_integer<int>(b); });
   }
 
-  std::string path_;
-  std::unique_ptr<const Descriptor> file_;
-  Index begin_;
+  TextPart part_;
 };
+
+/// Tokens in memory, each of type T.
+template <class T>
+class EncodedText final : public Tokens {
+ public:
+  EncodedText(std::vector<T> tokens, Index length, Index vocabulary, Index samples)
+      : Tokens(length, vocabulary, samples), tokens_(std::move(tokens)) {}
+  Index held_bytes() const override { return std::ssize(tokens_) * Index{sizeof(T)}; }
+
+ private:
+  void read_tokens(Index sample, Index first, std::span<std::int32_t> out) const override {
+    std::copy_n(tokens_.begin() + sample * length_ + first, out.size(), out.begin());
+  }
+
+  std::vector<T> tokens_;
+};
+
+template <class T>
+std::unique_ptr<Dataset> encoded(const TextPart& part, Index length, const BytePairs& pairs,
+                                 const std::function<void(Index, Index)>& progress) {
+  constexpr Index most = 1 << 20;
+  std::vector<T> tokens;
+  TextEncoder encoder(pairs);
+  const auto append = [&](std::span<const std::int32_t> more) {
+    tokens.insert(tokens.end(), more.begin(), more.end());
+  };
+  std::vector<std::byte> bytes;
+  for (Index done = 0; done < part.size(); done += std::ssize(bytes)) {
+    bytes.resize(static_cast<std::size_t>(std::min(most, part.size() - done)));
+    part.read(done, bytes);
+    encoder.add({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, append);
+    if (progress) progress(done + std::ssize(bytes), part.size());
+  }
+  encoder.finish(append);
+  tokens.shrink_to_fit();
+  const Index samples = part.samples(std::ssize(tokens), "tokens", length);
+  return std::make_unique<EncodedText<T>>(std::move(tokens), length, pairs.size(), samples);
+}
 
 /// Tokens that count up, and jump at the beginning of each run of eight places. So all but one of eight follow from the
 /// token before.
@@ -93,30 +166,26 @@ class SyntheticTokens final : public Tokens {
   Random starts_;
 };
 
-std::unique_ptr<const Descriptor> opened(const std::string& path) {
-  try {
-    return std::make_unique<const Descriptor>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  } catch (const Error& error) {
-    fail("cannot open '{}': {}", path, error.what());
-  }
+void check_length(Index length) {
+  if (length < 1) fail("a sample of text has 1 or more places, not {}", length);
 }
 
 }  // namespace
 
 std::unique_ptr<Dataset> open_text(const std::string& path, Index length, bool training) {
-  if (length < 1) fail("a sample of text has 1 or more places, not {}", length);
-  const bool folder = std::filesystem::is_directory(path);
-  const std::string name = folder ? path + (training ? "/training.txt" : "/test.txt") : path;
-  check_seekable(name);
-  auto file = opened(name);
-  const auto size = static_cast<Index>(std::filesystem::file_size(name));
-  const Index split = folder ? 0 : size - size / 10;
-  const Index begin = folder || training ? 0 : split, end = folder || !training ? size : split;
-  const Index samples = (end - begin - 1) / length;  // the last label lies behind its sample
-  if (samples < 1)
-    fail("'{}' has {} bytes for {}; a sample takes {} and one more", name, end - begin,
-         training ? "training" : "the test", length);
-  auto text = std::make_unique<Text>(name, std::move(file), begin, length, samples);
+  check_length(length);
+  auto text = std::make_unique<Text>(TextPart(path, training), length);
+  text->set_name("text");
+  return text;
+}
+
+std::unique_ptr<Dataset> open_text(const std::string& path, Index length, bool training, const BytePairs& pairs,
+                                   const std::function<void(Index done, Index all)>& progress) {
+  check_length(length);
+  const TextPart part(path, training);
+  constexpr Index most = Index{1} << 16;  // different tokens of 2 bytes
+  auto text = pairs.size() <= most ? encoded<std::uint16_t>(part, length, pairs, progress)
+                                   : encoded<std::int32_t>(part, length, pairs, progress);
   text->set_name("text");
   return text;
 }

@@ -81,8 +81,8 @@ class PlacesKernel final : public Kernel {
   }
 };
 
-/// y[N C L] = x[N C L] + w[C L]. One sample is a row, and the rows of w for its places a bias. The gradient is dy itself
-/// (LayerPlan::forwards_gradient).
+/// y[N C L] = x[N C L] + w[C L]. One sample is a row, and the rows of w for its places a bias. The gradient is dy
+/// itself (LayerPlan::forwards_gradient).
 class PositionsKernel final : public Kernel {
  public:
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {

@@ -103,13 +103,14 @@ std::vector<std::int32_t> Generator::next(std::span<const std::int32_t> tokens, 
   });
   const auto read = [&](int microbatch) {
     const Batch batch = trainer_.feed_->empty_batch(executor, microbatch, Fill::zeros);
-    const Box& box = batch.images.box();
-    for (Index n = box[0].lo, i = 0; n < box[0].hi; ++n)
-      for (Index place = box[2].lo; place < box[2].hi; ++place, ++i)
-        batch.images.as<std::int32_t>()[i] = tokens[(plan.samples(microbatch).lo + n) * count + place];
+    const SampleBlock block{plan.samples(microbatch).lo, {}, batch.images};
+    block.fill([&](Index sequence, const Box& box, std::span<double> values) {
+      std::copy_n(tokens.begin() + sequence * count + box[1].lo, values.size(), values.begin());
+    });
     return batch;
   };
   trainer_.run(bound, read, 0);
+  executor.observe({});
   kept_->first += count;
   trainer_.world_.all_reduce(chosen.data(), std::ssize(chosen), DType::f64, ReduceOp::sum, {}).wait();
   if (const auto bad = std::find(chosen.begin(), chosen.end(), -1.0); bad != chosen.end())

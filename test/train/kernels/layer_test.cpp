@@ -145,14 +145,17 @@ TEST(Layers, EmbeddingTakesTheRowsOfItsTable) {
 }
 
 TEST(Layers, PositionsAddTheRowOfEachPlace) {
-  Model m("positions");
-  end(m, m.positions("positions", begin_sequence(m, channels)));
-  std::vector<Tensor> weights;
-  const auto outputs = outputs_of(m, &weights);
-  for (Index n = 0; n < samples; ++n)
-    for (Index l = 0; l < length; ++l)
-      for (Index c = 0; c < channels; ++c)
-        EXPECT_NEAR(outputs[1].at({n, c, l}), outputs[0].at({n, c, l}) + weights[0].at({c, l}), 1e-15);
+  for (const Index places : {Index{0}, length, length + 2}) {  // of the table
+    Model m("positions");
+    end(m, m.positions("positions", begin_sequence(m, channels), {.places = places}));
+    std::vector<Tensor> weights;
+    const auto outputs = outputs_of(m, &weights);
+    EXPECT_EQ(weights[0].extent('L'), places == 0 ? length : places);
+    for (Index n = 0; n < samples; ++n)
+      for (Index l = 0; l < length; ++l)
+        for (Index c = 0; c < channels; ++c)
+          EXPECT_NEAR(outputs[1].at({n, c, l}), outputs[0].at({n, c, l}) + weights[0].at({c, l}), 1e-15);
+  }
 }
 
 TEST(Layers, GatedMultipliesPairsOfChannels) {

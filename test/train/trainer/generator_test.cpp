@@ -107,6 +107,29 @@ void compare(const Model& model, const Strategy& strategy, const std::vector<Ind
   EXPECT_EQ(generator.kept_bytes(), kept_memory(trainer.plan(), world.rank(), places));
 }
 
+// Two layers keep a key and a value of two channels for each group.
+TEST(Generator, KeepsWhatItsRankNeeds) {
+  const auto kept_by = [](const Parts& parts, const Strategy& strategy) {
+    std::vector<Index> bytes(static_cast<std::size_t>(strategy.ranks()));
+    run_thread_ranks(strategy.ranks(), {}, [&](Communicator& world) {
+      const Generator generator(decoder(parts), strategy, evaluation(DType::bf16), world,
+                                cpu_processor(world, make_backend("auto", DType::bf16, 1)), 5);
+      bytes[static_cast<std::size_t>(world.rank())] = generator.kept_bytes();
+    });
+    return bytes;
+  };
+  const Index of_group = Index{2} * sequences * 5 * 4 * 2;
+  EXPECT_EQ(kept_by({}, Strategy()), (std::vector<Index>{6 * of_group}));
+  EXPECT_EQ(kept_by({.groups = 2}, Strategy()), (std::vector<Index>{2 * of_group}));
+  Strategy heads("t=2");
+  heads.layer("qkv*", {.output = "C@t"}).layer("attention*", {.output = "C@t"});
+  EXPECT_EQ(kept_by({.groups = 2}, heads), (std::vector<Index>{of_group, of_group}));
+  EXPECT_EQ(kept_by({.groups = 3}, heads), (std::vector<Index>{3 * of_group, 3 * of_group}));
+  Strategy samples("a=2");
+  samples.layer("*", {.output = "N@a"});
+  EXPECT_EQ(kept_by({.groups = 3}, samples), (std::vector<Index>{2 * of_group, of_group}));
+}
+
 const std::vector<std::vector<Index>> all_passes{{1, 1, 1, 1, 1, 1, 1}, {4, 1, 1, 1}, {2, 3, 1, 1}, {7}};
 
 void expect_equal(const Model& model, const Strategy& strategy) {
@@ -145,7 +168,7 @@ TEST(Generator, ContinuesAsAWholePassWithCutSequences) {
   }
 }
 
-// Three groups on two ranks: one has two.
+// Where a cut would go through a group, all ranks compute all groups.
 TEST(Generator, ContinuesAsAWholePassWithCutHeadsAndTables) {
   for (const int ranks : {2, 3, 4}) {
     Strategy strategy(fmt::format("t={}", ranks));

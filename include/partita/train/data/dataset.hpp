@@ -11,6 +11,8 @@
 
 namespace partita {
 
+class BytePairs;
+
 /// A data set: samples and their targets (one label, labels per spatial position, or values). Both are read by global
 /// sample number and box, so a rank reads only its own part of its own samples. To use your own data, derive from this
 /// class.
@@ -96,6 +98,11 @@ std::unique_ptr<Dataset> open_fashion_mnist(const std::string& folder, bool trai
 /// test.txt. Ranks read only what they need, when they need it. Throws Error if the file cannot be read or is too short
 /// for a sample.
 std::unique_ptr<Dataset> open_text(const std::string& path, Index length, bool training);
+/// The same with tokens of byte pairs. The text is encoded now, in one pass with bounded memory, and its tokens are
+/// held, in 2 bytes each, or 4 if there are more than 65536 different ones (Dataset::held_bytes). `progress` is called
+/// on the way with the bytes that are done, and all.
+std::unique_ptr<Dataset> open_text(const std::string& path, Index length, bool training, const BytePairs& pairs,
+                                   const std::function<void(Index done, Index all)>& progress = {});
 
 /// Opens an HDF5 file with two data sets. "samples" is N C D H W (or has fewer spatial dimensions), of any number type,
 /// or of Booleans (0 and 1). "targets" has as many samples: whole numbers (or Booleans) of shape N are one label per

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "partita/train/checkpoint/checkpoint.hpp"
 #include "src/cli/files/json.hpp"
 #include "src/cli/files/text_file.hpp"
 #include "src/cli/inputs/model_and_strategy.hpp"
@@ -10,7 +11,6 @@
 #include "src/cli/options/option_values.hpp"
 #include "src/cli/options/train_options.hpp"
 #include "src/cli/output/memory_fit.hpp"
-#include "src/cli/verbs/train/checkpoints.hpp"
 #include "src/cli/version.hpp"
 #include "src/system/clock.hpp"
 #include "src/train/trainer/run_memory.hpp"
@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 namespace partita::cli {
@@ -40,6 +41,7 @@ po::options_description generate_options(GenerateOptions& o) {
   auto add = group.add_options();
   add("load", po::value(&o.load)->value_name("FILE"),
       "the checkpoint with the weights; it may have been saved under another strategy");
+  add_tokenizer(group, o.tokenizer);
   add("prompt", po::value(&o.prompt)->value_name("TEXT"), "the text to continue");
   add("tokens", number(&o.tokens)->default_value(o.tokens)->value_name("N"), "number of tokens to add");
   add("temperature", number(&o.sampling.temperature)->default_value(0, "0")->value_name("T"),
@@ -74,16 +76,19 @@ std::vector<std::int32_t> prompt_of(const GenerateOptions& o, const Model& model
   static_cast<void>(model.at_places(1));  // throws Error unless the model continues texts
   const auto shapes = model.shapes(1);
   const Index places = shapes[0]['L'], classes = shapes[model.layers().back().inputs[0]]['C'];
-  constexpr Index bytes = 256;
-  if (classes > bytes)
-    fail("the model '{}' has {} tokens, but tokens of text are bytes, 0 to 255; use a model with --vocabulary 256",
-         model.name(), classes);
+  if (const Index known = o.pairs ? o.pairs->size() : 256; classes > known)
+    fail("the model '{}' has {} tokens, but {} {}; {}", model.name(), classes,
+         o.pairs ? fmt::format("--tokenizer {} has", o.tokenizer) : "bytes are", known,
+         o.pairs ? "give the file with which the model was trained" : "give its vocabulary with --tokenizer");
   std::vector<std::int32_t> tokens;
-  for (const char c : o.prompt) tokens.push_back(static_cast<unsigned char>(c));
+  if (o.pairs)
+    tokens = o.pairs->encode(o.prompt);
+  else
+    for (const char c : o.prompt) tokens.push_back(static_cast<unsigned char>(c));
   const auto beyond = std::find_if(tokens.begin(), tokens.end(), [&](std::int32_t token) { return token >= classes; });
   if (beyond != tokens.end())
-    fail("--prompt: its byte {} is {}, but the model '{}' knows the tokens 0 to {}", beyond - tokens.begin(), *beyond,
-         model.name(), classes - 1);
+    fail("--prompt: its token {} is {}, but the model '{}' knows the tokens 0 to {}", beyond - tokens.begin() + 1,
+         *beyond, model.name(), classes - 1);
   const Index count = std::ssize(tokens);
   if (count >= places)
     fail("--prompt: it has {}, but the model '{}' has {} places, of which one or more are for new tokens",
@@ -105,8 +110,7 @@ Setup set_up(GenerateOptions& o, const ModelFactory& factory, Communicator& worl
                                               : message_memory(world, o.trainer.overlap);
   agree_or_throw(world, [&] {
     setup.model = make_model(o, factory);
-    std::vector<std::string> notes;
-    setup.checkpoint = open_checkpoint(o, notes);
+    setup.checkpoint.emplace(o.load);
     setup.prompt = prompt_of(o, setup.model);
     const Model pass = setup.model.at_places(std::ssize(setup.prompt));
     const Strategy given = make_strategy(o, world.size());
@@ -130,16 +134,17 @@ Setup set_up(GenerateOptions& o, const ModelFactory& factory, Communicator& worl
 }
 
 /// The bytes of some tokens.
-std::string text_of(std::span<const std::int32_t> tokens) {
+std::string text_of(const GenerateOptions& o, std::span<const std::int32_t> tokens) {
   std::string text;
-  for (const std::int32_t token : tokens) text += static_cast<char>(static_cast<unsigned char>(token));
+  for (const std::int32_t token : tokens)
+    text += o.pairs ? o.pairs->bytes(token) : std::string(1, static_cast<char>(static_cast<unsigned char>(token)));
   return text;
 }
 
 /// One run of `generate`.
-class Run {
+class Generation {
  public:
-  Run(const GenerateOptions& options, Setup setup, Communicator& world)
+  Generation(const GenerateOptions& options, Setup setup, Communicator& world)
       : options_(options),
         setup_(std::move(setup)),
         world_(world),
@@ -160,7 +165,7 @@ class Run {
       });
       if (i == 0) first_seconds_ = now() - began;
       for (std::size_t n = 0; n < next.size(); ++n) continuations_[n].push_back(next[n]);
-      if (streams) show(text_of(next));
+      if (streams) show(text_of(options_, next));
     }
     more_seconds_ = now() - began - first_seconds_;
     if (streams) show("\n");
@@ -192,7 +197,7 @@ class Run {
     if (world_.rank() != 0) return;
     if (continuations_.size() > 1)
       for (std::size_t n = 0; n < continuations_.size(); ++n)
-        show(fmt::format("text {}\n{}{}\n", n + 1, options_.prompt, text_of(continuations_[n])));
+        show(fmt::format("text {}\n{}{}\n", n + 1, options_.prompt, text_of(options_, continuations_[n])));
     const Index more = options_.tokens - 1;
     fmt::print("generated  {} in {:.2f} s, the first after {:.2f} s; keys and values take {} on a rank\n",
                counted(options_.tokens, "token"), first_seconds_ + more_seconds_, first_seconds_, print_bytes(most[0]));
@@ -212,7 +217,7 @@ class Run {
               {"prompt", options_.prompt},
               {"prompt_tokens", setup_.prompt}};
     for (const auto& tokens : continuations_)
-      json["continuations"].push_back({{"text", text_of(tokens)}, {"tokens", tokens}});
+      json["continuations"].push_back({{"text", text_of(options_, tokens)}, {"tokens", tokens}});
     json["first_seconds"] = first_seconds_;
     json["seconds_per_token"] = more > 0 ? Json(more_seconds_ / static_cast<double>(more)) : Json();
     json["kept_bytes"] = most[0];
@@ -254,11 +259,12 @@ class Generate final : public ModelCommand<GenerateOptions> {
   void check(const CommandLine& line) override {
     settle_on_ranks(options_, program_, line);
     check_numbers(options_);
+    options_.read_tokenizer();
   }
   int run(Communicator* world) const override {
     GenerateOptions options = options_;
     Setup setup = set_up(options, program_.model, *world);
-    return Run(options, std::move(setup), *world)();
+    return Generation(options, std::move(setup), *world)();
   }
 };
 

@@ -114,14 +114,13 @@ void ProgressBar::step(const char* what, const StepRecord& step) {
   std::fflush(stdout);
 }
 
-void ProgressBar::measuring(Index done, Index all) {
+void ProgressBar::count(const char* what, Index done, Index all) {
   if (shown_ && terminal_ && done == all) return clear();
   const double time = now();
-  if (!shown_ || time - measured_ < (terminal_ ? seconds_between_bars : seconds_between_lines)) return;
-  if (measured_ > 0)
-    fmt::print(fmt::runtime(terminal_ ? "\rmeasuring kernels {}/{}\x1b[K" : "measuring kernels {}/{}\n"), done, all);
+  if (!shown_ || time - counted_ < (terminal_ ? seconds_between_bars : seconds_between_lines)) return;
+  if (counted_ > 0) fmt::print(fmt::runtime(terminal_ ? "\r{} {}/{}\x1b[K" : "{} {}/{}\n"), what, done, all);
   std::fflush(stdout);
-  measured_ = time;
+  counted_ = time;
 }
 
 void ProgressBar::clear() {

@@ -53,8 +53,8 @@ class ProgressBar {
  public:
   explicit ProgressBar(bool shown);
   void step(const char* what, const StepRecord& step);
-  /// Counts kernels that are measured before the first step.
-  void measuring(Index done, Index all);
+  /// Counts what is done before the first step, e.g. the kernels that are measured. `what` is e.g. "measuring kernels".
+  void count(const char* what, Index done, Index all);
   /// Erases the line on a terminal.
   void clear();
 
@@ -64,7 +64,7 @@ class ProgressBar {
   Index first_ = 0, last_ = 0;  // the first and the last step of the current pass
   Index samples_ = 0;           // of the current pass after its first step
   double started_ = 0;          // when its first step ended
-  double measured_ = 0;         // when measuring() last printed
+  double counted_ = 0;          // when count() last printed
 };
 
 }  // namespace partita::cli

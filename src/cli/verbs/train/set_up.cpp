@@ -11,6 +11,7 @@
 #include "src/cli/options/option_values.hpp"
 #include "src/cli/output/memory_fit.hpp"
 #include "src/cli/verbs/train/checkpoints.hpp"
+#include "src/cli/verbs/train/progress.hpp"
 #include "src/cli/verbs/train/step_log.hpp"
 #include "src/train/data/subset.hpp"
 #include "src/train/trainer/run_memory.hpp"
@@ -25,15 +26,16 @@ namespace {
 
 /// Opens the training set. The part that is held out for validation is a data set of its own, which holds its own
 /// samples: else each pass would replace what the other one holds.
-void open_training_data(const TrainOptions& options, Setup& setup) {
-  setup.training = open_data(options, setup.model, true);
+void open_training_data(const TrainOptions& options, Setup& setup,
+                        const std::function<void(Index done, Index all)>& encoding) {
+  setup.training = open_data(options, setup.model, true, encoding);
   const double fraction = options.watch.held_out();
   if (fraction == 0) return;
   if (setup.training->size() < 2)
     fail("--validate {}: the training set has {}; it needs 2 or more, so that one can be held out",
          options.watch.validate, counted(setup.training->size(), "sample"));
   Division parts = divide(setup.training->size(), fraction, options.trainer.seed);
-  setup.held_out = make_subset(open_data(options, setup.model, true), std::move(parts.held_out));
+  setup.held_out = make_subset(open_data(options, setup.model, true, encoding), std::move(parts.held_out));
   setup.training = make_subset(std::move(setup.training), std::move(parts.training));
 }
 
@@ -77,6 +79,8 @@ Setup set_up(TrainOptions& options, const ModelFactory& factory, Communicator& w
   const MessageMemory messages = setup.device
                                      ? message_memory(*setup.device, options.device, options.trainer.overlap, world)
                                      : message_memory(world, options.trainer.overlap);
+  ProgressBar bar(world.rank() == 0);
+  const auto encoding = [&](Index done, Index all) { bar.count("encoding text, MiB", done >> 20, all >> 20); };
   agree_or_throw(world, [&] {
     setup.model = make_model(options, factory);
     setup.checkpoint = open_checkpoint(options, setup.notes);
@@ -94,12 +98,13 @@ Setup set_up(TrainOptions& options, const ModelFactory& factory, Communicator& w
     naming_option("--backend", options.trainer.backend,
                   [&] { make_backend(options.trainer.backend, options.trainer.dtype, options.trainer.threads); });
     if (options.verb == "train") {
-      open_training_data(options, setup);
+      open_training_data(options, setup, encoding);
       const auto& o = options.trainer;
       const Index all = o.epochs * ((setup.training->size() + o.batch - 1) / o.batch);
       setup.rate_notes = check_rates(o, o.steps > 0 ? std::min(o.steps, all) : all);
     }
-    if (options.test || options.watch.validates_on_test()) setup.test = open_data(options, setup.model, false);
+    if (options.test || options.watch.validates_on_test())
+      setup.test = open_data(options, setup.model, false, encoding);
     check_run_fits(options, setup, plan, given, files, messages, world);
     if (options.verb == "evaluate" && options.load.empty()) fail("evaluate needs a checkpoint: --load FILE");
     if (world.rank() == 0) {

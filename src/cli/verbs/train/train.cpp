@@ -102,7 +102,7 @@ class Run {
  private:
   TrainerOptions trainer_options() {
     auto trainer = options_.trainer;
-    trainer.measuring = [this](Index done, Index all) { bar_.measuring(done, all); };
+    trainer.measuring = [this](Index done, Index all) { bar_.count("measuring kernels", done, all); };
     trainer.requests = SignalWatch::take;
     trainer.check_replicas = options_.watch.check_replicas;
     return trainer;
