@@ -316,6 +316,19 @@ TEST(Model, OnlyEmbeddingsReadTokens) {
   expect_error([&] { m.attention("attention", x, {.heads = 5}); }, {"12 channels", "a multiple of 15"});
   expect_error([&] { m.attention("attention", x, {.heads = 3, .groups = 2}); }, {"2 groups do not divide 3 heads"});
   expect_error([&] { m.rotary("rotary", x, {.heads = 4}); }, {"a head has 1 channels", "even"});
+  expect_error([&] { m.positions("positions", x, {.places = 1}); }, {"its table has 1 places, but its input"});
+}
+
+TEST(Model, PassesOverSomePlacesHaveTheWeightsOfAllPlaces) {
+  const Model gpt = builtin_model("gpt", {.transformer = {.layers = 1, .hidden = 8, .heads = 2, .sequence = 6}});
+  for (const Index places : {1, 4, 6}) {
+    const Model pass = gpt.at_places(places);
+    EXPECT_EQ(pass.weights(), gpt.weights());
+    EXPECT_EQ(pass.layers().size(), gpt.layers().size());
+    EXPECT_EQ(pass.shapes()[static_cast<std::size_t>(pass.find("scores"))]['L'], places);
+  }
+  for (const Index places : {0, 7}) expect_error([&] { gpt.at_places(places); }, {"the model 'gpt'; it has 1 to 6"});
+  expect_error([&] { builtin_model("vit").at_places(1); }, {"the model 'vit' reads no sequences of tokens"});
 }
 
 // GPT-2 small has 124,439,808 weights, where the scores share the table of the embedding.
