@@ -45,7 +45,8 @@ Kind kind_of(char32_t code) {
                                       : Kind::other;
 }
 
-/// Returns the code point that begins a text, with its length; a length of 0 if there is no valid one.
+/// Returns the code point that begins a text, with its length; a length of 0 if there is no valid one. Surrogates and
+/// numbers beyond the last code point count as code points, which are neither letters nor numbers nor spaces.
 std::pair<char32_t, std::size_t> code_point(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -58,8 +59,7 @@ std::pair<char32_t, std::size_t> code_point(std::string_view text) {
     code = code << 6U | (byte(i) & 0x3fU);
   }
   constexpr std::array<char32_t, 5> least{0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code < 0xe000;
-  if (code < least[length] || code > 0x10ffff || surrogate) return {0, 0};
+  if (code < least[length]) return {0, 0};
   return {code, length};
 }
 

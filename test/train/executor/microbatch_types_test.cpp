@@ -85,6 +85,23 @@ TEST(MicrobatchTypes, AConstantGradientOf2048MicrobatchesIsRight) {
     }
 }
 
+// The gradients of a microbatch take memory that others had before.
+TEST(MicrobatchTypes, PlacesOfATableThatNoSampleHasStay) {
+  constexpr Index channels = 2, used = 12, places = 40;
+  Model m("longer");
+  Value t = m.places("places", m.input("in", {.channels = channels, .spatial = {4, 3}}));
+  t = m.positions("positions", t, {.places = places, .deviation = 1});
+  m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = 3}));
+  LazyDevice device(1);
+  for (const DType dtype : {DType::f64, DType::bf16})
+    for (LazyDevice* where : {static_cast<LazyDevice*>(nullptr), &device}) {
+      const Trained run(m, Strategy().schedule(ScheduleKind::one_f_one_b, 3), dtype, 6, where);
+      const auto &before = run.before.at("positions/table on rank 0"),
+                 &after = run.after.at("positions/table on rank 0");
+      for (Index i = 0; i < places * channels; ++i) EXPECT_EQ(before[i] == after[i], i >= used * channels) << i;
+    }
+}
+
 /// Every kind of layer with weights.
 Model net() {
   Model m("net");
