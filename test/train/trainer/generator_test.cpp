@@ -183,6 +183,10 @@ TEST(Generator, ContinuesAsAWholePassWithCutPlaces) {
     Strategy strategy(fmt::format("t={}", ranks));
     strategy.layer("*", {.output = "L@t"}).layer("qkv*", {.output = "C@t"}).layer("up*", {.output = "C@t"});
     for (const Model& model : models()) expect_equal(model, strategy);
+    // Kept keys and values do not travel: here each rank has those of all groups.
+    Strategy ring(fmt::format("t={}", ranks));
+    ring.layer("*", {.output = "L@t"}).layer("attention*", {.output = "L@t", .algorithm = "ring"});
+    expect_equal(decoder({.heads = 6, .groups = 3}), ring);
   }
 }
 
