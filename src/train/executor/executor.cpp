@@ -363,11 +363,11 @@ void Executor::read_results() {
 
 /// Makes the result of the step from the sums of all stages.
 void Executor::settle_result() {
-  const auto mean = [](double sum, double of, double of_none) { return of > 0 ? sum / of : of_none; };
+  const auto mean = [](double sum, double of, double of_none) { return of == 0 ? of_none : sum / of; };
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   result_.weight = target_.weighted ? sums_[2] : 1;
   result_.counted = target_.weighted ? sums_[3] : 1;
-  result_.loss = mean(sums_[0], result_.weight, sums_[0]);
+  result_.loss = mean(sums_[0], result_.weight, 0);
   result_.accuracy = target_.labels ? mean(sums_[1], result_.counted, nan) : nan;
 }
 

@@ -185,6 +185,12 @@ TEST(LabelWeights, NothingThatCountsGivesNoLossAndNoGradient) {
     Zeros data;
     TrainerOptions options;
     options.batch = 2;
+    // Labels that weigh nothing have no loss either, though smoothing gives the other classes some.
+    Trainer weightless(network(4, {.weights = {0, 1, 1}, .smoothing = 0.5}), strategy, options, comm);
+    const StepResult none = weightless.step(data, std::vector<Index>{0, 1});
+    EXPECT_EQ(none.loss, 0);
+    EXPECT_EQ(none.gradient_norm, 0);
+    EXPECT_EQ(none.counted, 1);
     Trainer trainer(network(4, {.ignored = 0}), strategy, options, comm);
     const StepResult result = trainer.step(data, std::vector<Index>{0, 1});
     EXPECT_EQ(result.loss, 0);
