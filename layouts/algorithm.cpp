@@ -18,6 +18,7 @@ std::string_view name(Algorithm algorithm) {
     case Algorithm::two_and_a_half_d: return "2.5d";
     case Algorithm::all_to_all: return "all-to-all";
     case Algorithm::ring: return "ring";
+    case Algorithm::whole: return "whole";
   }
   broken("unknown algorithm");
 }
@@ -29,7 +30,7 @@ std::string_view name(std::optional<Algorithm> algorithm, std::string_view other
 std::optional<Algorithm> algorithm_named(std::string_view text) {
   using enum Algorithm;
   for (const Algorithm each : {automatic, stationary_x, stationary_y, stationary_w, groups, summa_a, summa_b, summa_c,
-                               dot, two_and_a_half_d, all_to_all, ring})
+                               dot, two_and_a_half_d, all_to_all, ring, whole})
     if (name(each) == text) return each;
   return std::nullopt;
 }

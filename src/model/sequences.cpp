@@ -221,13 +221,19 @@ OperatorLayouts RotaryOperator::layouts(const LayoutRequest& request) const {
 
 std::string AttentionOperator::describe() const {
   return fmt::format("{} heads {} groups{}{}", attention_.heads, attention_.groups, attention_.causal ? " causal" : "",
-                     continues_ ? " continued" : "");
+                     form_ == Form::continued ? " continued"
+                     : whole()                ? " whole"
+                                              : "");
 }
 
 Shape AttentionOperator::output(std::span<const Shape> inputs) const {
   check_places(inputs[0], kind());
   const HeadGroups all = heads(inputs[0]);
   return with_channels(inputs[0], all.groups * all.in_group * all.dim);
+}
+
+std::shared_ptr<const Operator> AttentionOperator::running(Algorithm chosen) const {
+  return chosen == Algorithm::whole ? std::make_shared<AttentionOperator>(attention_, Form::whole) : nullptr;
 }
 
 // y[N@a C@c L@b] = attention of x[N@a C@c L@b], if each shard of C holds whole groups; else C is whole.
@@ -283,7 +289,8 @@ Alternative AttentionOperator::cost(const OperatorLayouts& way, const LayoutRequ
 
 // Where the output's places are cut, either their axes cut groups instead, after an all-to-all (Jacobs et al.,
 // "DeepSpeed Ulysses", 2023), which takes enough groups; or keys and values travel around a ring. Where keys and values
-// are kept, each rank has all places of its groups, or of all groups if there are too few.
+// are kept, each rank has all places of its groups, or of all groups if there are too few. Whole attention needs all
+// places of its groups too.
 OperatorLayouts AttentionOperator::layouts(const LayoutRequest& request) const {
   refuse_partial(request.output);
   const Layout x = basis(request);
@@ -292,25 +299,28 @@ OperatorLayouts AttentionOperator::layouts(const LayoutRequest& request) const {
   const HeadGroups all = heads(x.shape());
   const Index of_x = all.step(), of_y = all.in_group * all.dim;
   const Algorithm asked = request.algorithm();
+  const bool continues = form_ == Form::continued, whole = asked == Algorithm::whole && !continues;
   if (x.axes(l).empty()) {
-    if (asked != Algorithm::automatic)
+    if (asked != Algorithm::automatic && asked != Algorithm::whole)
       fail("algorithm \"{}\" does not fit the input \"{}\", whose places are whole; cut L, or name no algorithm",
            name(asked), x.print());
-    return by_pieces(x, output, of_x, of_y);
+    OperatorLayouts way = by_pieces(x, output, of_x, of_y);
+    if (whole) way.algorithm = Algorithm::whole;
+    return way;
   }
   AxisList moved = x.axes(c);
   for (const int axis : x.axes(l)) moved.push_back(axis);
   const Layout by_groups = x.with(l, {}).with(c, moved);
-  if (continues_) {
+  if (continues) {
     const bool fits = keeps_pieces(by_groups, of_x, by_groups.onto(output), of_y);
     return by_pieces(fits ? by_groups : x.with(l, {}), output, of_x, of_y);
   }
   std::vector<OperatorLayouts> ways;
   if (asked != Algorithm::ring && keeps_pieces(by_groups, of_x, by_groups.onto(output), of_y)) {
     ways.push_back(by_pieces(by_groups, output, of_x, of_y));
-    ways.back().algorithm = Algorithm::all_to_all;
+    ways.back().algorithm = whole ? Algorithm::whole : Algorithm::all_to_all;
   }
-  if (asked != Algorithm::all_to_all) ways.push_back(around_ring(x, output));
+  if (asked == Algorithm::automatic || asked == Algorithm::ring) ways.push_back(around_ring(x, output));
   if (ways.empty())
     fail(
         "algorithm \"{}\" does not fit the input \"{}\": {} of heads cannot be cut over {} in equal parts; take "
@@ -326,10 +336,10 @@ OperatorLayouts AttentionOperator::layouts(const LayoutRequest& request) const {
   return chosen;
 }
 
-// Two products of each query with each key that it sees: s = q k' and y = p v.
+// Two products of each query with each key that it sees: s = q k' and y = p v. Whole attention multiplies with all keys.
 double AttentionOperator::flops(std::span<const Shape> inputs, const Shape& output) const {
   const auto places = static_cast<double>(inputs[0]['L']);
-  return 4 * static_cast<double>(output.volume()) * (attention_.causal ? (places + 1) / 2 : places);
+  return 4 * static_cast<double>(output.volume()) * (causal() && !whole() ? (places + 1) / 2 : places);
 }
 
 Index AttentionOperator::narrowest(std::span<const Shape> inputs) const {
@@ -341,10 +351,13 @@ Index AttentionOperator::kept_channels(const Layout& x, int rank) const {
   return x.owned(rank).extent(1) / all.step() * 2 * all.dim;
 }
 
-// The log of the sum of exponentials, for each query.
+// The log of the sum of exponentials, for each query; or its weights, and in backward the gradients of one sample's.
 HeldNumbers AttentionOperator::numbers(const Layout& x, int rank, bool /*training*/) const {
   const HeadGroups all = heads(x.shape());
-  return {.sums = x.elements(rank) / all.step() * all.in_group};
+  const Index queries = x.elements(rank) / all.step() * all.in_group;
+  if (!whole()) return {.sums = queries};
+  const Index weights = queries * x.shape()['L'], samples = x.owned(rank).extent(0);
+  return {.elements = weights, .slopes = weights / std::max<Index>(samples, 1)};
 }
 
 }  // namespace partita

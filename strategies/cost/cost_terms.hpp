@@ -77,7 +77,8 @@ struct KernelTerm {
   PassNumbers seconds{};    ///< measured seconds
   PassNumbers forwards{};   ///< how many kernels of the forward pass it runs
   PassNumbers backwards{};  ///< how many kernels of the backward pass it runs
-  /// Bytes moved to add the gradients of a microbatch to sums in another type (Plan::gradient_dtype).
+  /// Bytes moved by kernels of their own (MemoryPasses::apart), and to add the gradients of a microbatch to sums in
+  /// another type (Plan::gradient_dtype).
   PassNumbers added{};
   bool recomputes = false;  ///< backward data starts with a recomputed forward
   bool operator==(const KernelTerm&) const = default;

@@ -183,8 +183,8 @@ std::string work_formula(const MachineRates& rates, const Machine& machine, cons
     text += work_formula(rates, machine, kernel, bytes, dtype);
   }
   if (kernel.added[pass] > 0)
-    text += fmt::format(" + {:.4g} bytes of sums over microbatches / {}", kernel.added[pass],
-                        rate(rates.memory_bandwidth(), "B"));
+    text +=
+        fmt::format(" + {:.4g} bytes of further passes / {}", kernel.added[pass], rate(rates.memory_bandwidth(), "B"));
   return text;
 }
 

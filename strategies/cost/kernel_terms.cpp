@@ -141,11 +141,17 @@ KernelTerm KernelTerms::on_rank(LayerKernels& kernels, int rank) const {
   MemoryPasses passes = layer.op->memory_passes(plan_.workload.training);
   if (layer.activation_fusion() == ActivationFusion::both) passes.dy += 2;  // y, for both passes over dy
   const auto output = static_cast<double>(y.volume());
+  const HeldNumbers held =
+      layer.inputs.empty() ? HeldNumbers{} : layer.op->numbers(layer->at.x[0], rank, plan_.workload.training);
+  const auto elements = static_cast<double>(held.elements);
   term.flops = flops(kernels, y, rank);
-  term.bytes = (passes.x * x + passes.y * output + passes.w * w) * element;
-  term.backward_bytes = (passes.dx * x + passes.dy * output + w) * element;
+  term.bytes = (passes.x * x + passes.y * output + passes.w * w + passes.elements * elements) * element;
+  term.backward_bytes = (passes.dx * x + passes.dy * output + w + passes.elements * elements) * element;
+  for (const Pass pass : microbatch_passes) term.added[pass] += term.forwards[pass] * passes.apart * elements * element;
+  if (term.backwards[Pass::backward_data] > 0)
+    term.added[Pass::backward_data] += passes.backward_apart * elements * element;
   if (plan_.workload.training && plan_.gradient_dtype != plan_.workload.dtype)
-    term.added[term.backwards[Pass::backward_filter] > 0 ? Pass::backward_filter : Pass::backward_data] =
+    term.added[term.backwards[Pass::backward_filter] > 0 ? Pass::backward_filter : Pass::backward_data] +=
         trained(layer, rank) * (element + 2 * static_cast<double>(size_of(plan_.gradient_dtype)));
   if (!layer->at.products.empty())
     term.narrowest = extents_of_product(layer->at.products[0], rank).smallest();

@@ -148,6 +148,23 @@ AxisSet symmetric_axes(const Plan& plan, int stage) {
   return even;
 }
 
+AxisSet first_is_fullest(const Plan& plan, int stage) {
+  AxisSet others = 0;
+  const auto add = [&](const std::vector<LayerPlan>& layers, int replica) {
+    for (const LayerPlan& layer : layers) {
+      if (plan.stage_running(layer.group, replica) != stage) continue;
+      for (const auto* halo : {&layer->at.x_halo, &layer->at.dy_halo})
+        if (*halo) others |= (*halo)->axes();
+      if (layer->at.ring) others |= layer->at.ring->axes();
+      for (const auto& product : layer->at.products) others |= uneven(product);
+    }
+  };
+  for (const auto* layers : {&plan.layers, &plan.remainder_layers}) add(*layers, 0);
+  if (plan.second_replica)
+    for (const auto* layers : {&plan.second_replica->layers, &plan.second_replica->remainder_layers}) add(*layers, 1);
+  return plan.grids[stage].all() & ~others;
+}
+
 AxisSet symmetric_axes(const Plan& plan, const Bucket& bucket) {
   AxisSet axes = plan.sharded_optimizer ? bucket.axes : 0;  // the ranks' shares differ
   const Grid& grid = plan.grid_of(bucket.last());

@@ -36,4 +36,8 @@ AxisSet symmetric_axes(const StageBoundary& boundary);
 /// coordinate sends more to other stages than the first one. Returns no axes if the plan has two replicas.
 AxisSet symmetric_axes(const Plan& plan, int stage);
 
+/// Returns the axes along which no rank of a stage holds more than the one with the first coordinate, whose blocks and
+/// shares are the largest. These are all axes but those of halos, of rings and of products in which panels travel.
+AxisSet first_is_fullest(const Plan& plan, int stage);
+
 }  // namespace partita

@@ -12,15 +12,16 @@ namespace partita {
 
 namespace {
 
-/// Calls visit(program, rank) for each examined rank of the world.
+/// Calls visit(program, rank) for each examined rank of the world: of those along the axes first_alone(plan, stage) the
+/// first one.
 template <class Visit>
-void each_examined(const Plan& plan, Visit&& visit) {
+void each_examined(const Plan& plan, AxisSet (*first_alone)(const Plan&, int), Visit&& visit) {
   for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) {
     const Grid& grid = plan.grids[stage];
-    const AxisSet symmetric = symmetric_axes(plan, stage);
+    const AxisSet first = first_alone(plan, stage);
     const StepProgram program(plan, stage);
-    for (const int rank : representatives(grid, irregular_axes(plan, stage)))
-      if (representative_rank(grid, rank, symmetric) == rank) visit(program, grid.first_rank() + rank);
+    for (const int rank : representatives(grid, irregular_axes(plan, stage) & ~first))
+      if (representative_rank(grid, rank, first) == rank) visit(program, grid.first_rank() + rank);
   }
 }
 
@@ -28,7 +29,7 @@ void each_examined(const Plan& plan, Visit&& visit) {
 
 FullestRank fullest_rank(const Plan& plan) {
   FullestRank fullest;
-  each_examined(plan, [&](const StepProgram& program, int rank) {
+  each_examined(plan, first_is_fullest, [&](const StepProgram& program, int rank) {
     const MemoryPeak memory = replay_memory(program, rank, state_memory(plan, rank), {});
     if (memory.total > fullest.memory.total) fullest = {memory, rank};
   });
@@ -37,7 +38,7 @@ FullestRank fullest_rank(const Plan& plan) {
 
 MostTraffic most_traffic(const Plan& plan) {
   MostTraffic most;
-  each_examined(plan, [&](const StepProgram& program, int rank) {
+  each_examined(plan, symmetric_axes, [&](const StepProgram& program, int rank) {
     const RankTraffic traffic = rank_traffic(program, rank);
     if (traffic.counted.bytes > most.traffic.bytes) most.traffic = traffic.counted;
     most.sent = std::max(most.sent, traffic.sent);

@@ -59,11 +59,12 @@ class Binder {
         -1;  // index of the first equal input if this layer is its stage's first reader of another stage's layer
     bool operator==(const Arriving&) const = default;
   };
-  /// A binding and everything that decided it, apart from the operator.
+  /// A binding and everything that decided it, apart from the model's operator.
   struct Known {
     int stage = 0;
     LayerSettings settings;
     std::vector<Arriving> arriving;
+    std::shared_ptr<const Operator> op;  // that runs
     std::shared_ptr<const LayerBinding> binding;
     Leaving leaving;
   };
@@ -84,7 +85,7 @@ class Binder {
       if (arriving_[i].crosses == static_cast<int>(i)) cross(layer.inputs[i], group, known.binding->at.x[i].dual());
     plan_.layers.push_back({.group = group,
                             .name = layer.name,
-                            .op = layer.op,
+                            .op = known.op,
                             .inputs = layer.inputs,
                             .sends_to_stages = {},
                             .recompute = false,
@@ -147,7 +148,9 @@ class Binder {
     made.y = layer.op->is_loss() ? made.at.y : request.output;
     connect(made);
     const Leaving leaving{number(made.y), made.trains() || made.needs_any_dx()};
-    known.push_front({stage, settings, arriving_, binding, leaving});
+    auto op = made.at.algorithm ? layer.op->running(*made.at.algorithm) : nullptr;
+    if (op == nullptr) op = layer.op;
+    known.push_front({stage, settings, arriving_, std::move(op), binding, leaving});
     return known.front();
   }
 

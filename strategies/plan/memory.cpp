@@ -56,8 +56,9 @@ MemoryUse layer_memory(const Plan& plan, int layer, int world_rank) {
       bound->y.elements(rank) * element(bound) + bound->at.y.elements(rank) * bound.op->keeps().more;
   if (!bound.inputs.empty()) {
     const HeldNumbers held = bound.op->numbers(bound->at.x[0], rank, plan.workload.training);
-    use[MemoryClass::activations] +=
-        held.forward * size_of(DType::f64) + held.sums * size_of(master_dtype(plan.workload.dtype));
+    use[MemoryClass::activations] += held.forward * size_of(DType::f64) +
+                                     held.sums * size_of(master_dtype(plan.workload.dtype)) +
+                                     held.elements * size_of(plan.workload.dtype);
   }
   if (bound.op->keeps().z) use[MemoryClass::activations] += bound->at.y.elements(rank) * element(bound);
   if (!bound.op->is_loss() && !bound->redistribute_output.empty())

@@ -29,13 +29,20 @@ class Replay {
     for (std::size_t i = 0; i < memory_classes; ++i) memory_.take(static_cast<MemoryClass>(i), held.bytes[i]);
   }
 
-  const MemoryTracker& run() {
+  /// `all`: also the actions that repeat others.
+  const MemoryTracker& run(bool all) {
+    const RepeatedActions repeated = all ? RepeatedActions{} : program_.repeated();
+    int skipped = 0;  // microbatches
     const Buffer results = numbers(MemoryClass::workspace, plan_.target().results() * plan_.microbatches + 2);
     const auto& actions = program_.actions();
     for (std::size_t i = 0; i < actions.size(); ++i) {
+      if (i == repeated.first && repeated.count > 0) {
+        i += repeated.count;
+        skipped = repeated.microbatches;
+      }
       action_ = actions[i];
       layers_ = &plan_.layers_of(action_.microbatch);
-      m_ = &microbatches_[action_.microbatch];
+      m_ = &microbatches_[action_.microbatch < skipped ? 0 : action_.microbatch - skipped];
       if (m_->tensors.empty()) m_->tensors.resize(stage_layers_.count());
       for (const StepOp& op : program_.ops(i)) replay(op);
     }
@@ -284,6 +291,7 @@ class Replay {
     const Buffer work = numbers(MemoryClass::workspace, held.work);
     tensors.kept.push_back(numbers(MemoryClass::activations, held.forward));
     tensors.kept.push_back(hold(MemoryClass::activations, held.sums * master_));
+    if (held.elements > 0) tensors.kept.push_back(hold(MemoryClass::activations, held.elements * element_));
     pass_around(layer, false);
   }
 
@@ -322,6 +330,7 @@ class Replay {
     tensors.dy_halo = {};
     multiply(layer, 1);
     pass_around(layer, true);
+    if (const Index slopes = numbers_of(layer).slopes; slopes > 0) hold(MemoryClass::workspace, slopes * element_);
     if (layer->at.dy_halo || !layer->at.x_halo) return;
     const Buffer with_halo = extended(layer->at.x_halo, layer->at.dx[0]);
     static_cast<void>(pack_returned_halo(*layer->at.x_halo, layer->at.dx[0]));
@@ -378,12 +387,14 @@ class Replay {
 
 }  // namespace
 
-MemoryPeak replay_memory(const StepProgram& program, int rank, const MemoryUse& held, const MessageMemory& messages) {
-  return Replay(program, rank, held, messages).run().peak();
+MemoryPeak replay_memory(const StepProgram& program, int rank, const MemoryUse& held, const MessageMemory& messages,
+                         bool all) {
+  return Replay(program, rank, held, messages).run(all).peak();
 }
 
-Index replay_taken(const StepProgram& program, int rank, const MemoryUse& held, const MessageMemory& messages) {
-  return held.total() + Replay(program, rank, held, messages).run().taken();
+Index replay_taken(const StepProgram& program, int rank, const MemoryUse& held, const MessageMemory& messages,
+                   bool all) {
+  return held.total() + Replay(program, rank, held, messages).run(all).taken();
 }
 
 }  // namespace partita

@@ -20,6 +20,7 @@ class MemoryTracker {
     Held& operator=(const Held&) = delete;
     ~Held() {
       of_.now_[memory_] -= bytes_;
+      of_.total_ -= bytes_;
       --of_.buffers_[bytes_of_block(bytes_)].now;
     }
 
@@ -46,8 +47,9 @@ class MemoryTracker {
   /// Holds `bytes` bytes until the end.
   void take(MemoryClass memory, Index bytes) {
     now_[memory] += bytes;
+    total_ += bytes;
     peak_.each[memory] = std::max(peak_.each[memory], now_[memory]);
-    peak_.total = std::max(peak_.total, now_.total());
+    peak_.total = std::max(peak_.total, total_);
   }
   const MemoryPeak& peak() const { return peak_; }
   /// Returns the bytes that hold() needs if the memory of a buffer is used again for those of the same size alone.
@@ -64,6 +66,7 @@ class MemoryTracker {
   };
 
   MemoryUse now_;
+  Index total_ = 0;  // of now_
   std::unordered_map<Index, Buffers> buffers_;  // by bytes_of_block()
   MemoryPeak peak_;
 };

@@ -214,4 +214,37 @@ StepProgram::StepProgram(const Plan& plan, int stage)
   each_last_op(plan, [&](const StepOp& op) { last_ops_.push_back(op); });
 }
 
+RepeatedActions StepProgram::repeated() const {
+  const auto& all = actions();
+  const std::size_t count = all.size(), middle = count / 2;
+  RepeatedActions best;
+  for (std::size_t period = 1; period <= count / 8; ++period) {
+    if (list_of_action_[middle] != list_of_action_[middle + period]) continue;
+    const int later = all[middle + period].microbatch - all[middle].microbatch;
+    const auto repeats = [&](std::size_t i) {  // what is done a period later
+      return list_of_action_[i] == list_of_action_[i + period] &&
+             all[i + period].microbatch - all[i].microbatch == later;
+    };
+    std::size_t begin = middle, end = middle;  // of the actions that repeat
+    while (begin > 0 && repeats(begin - 1)) --begin;
+    while (end + period < count && repeats(end)) ++end;
+    const std::size_t first = first_steady(begin, period);
+    // One more period follows, so that it is known what it holds.
+    if (later < 1 || first + 2 * period > end) continue;
+    const std::size_t periods = (end - first) / period - 1;
+    if (periods * period > best.count) best = {first, periods * period, static_cast<int>(periods) * later};
+  }
+  return best;
+}
+
+std::size_t StepProgram::first_steady(std::size_t begin, std::size_t period) const {
+  const auto& all = actions();
+  std::vector<std::size_t> ends(static_cast<std::size_t>(plan_.microbatches), 0);
+  std::size_t first = begin;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].is_compute() || all[i].is_transfer()) ends[all[i].microbatch] = i;
+  for (std::size_t i = 0; i < begin; ++i) first = std::max(first, ends[all[i].microbatch]);
+  return first + 2 * period;
+}
+
 }  // namespace partita

@@ -29,6 +29,12 @@ DType moved_type(const Plan& plan, const StepOp& op);
 
 class StageLayers;
 
+/// Actions of a stage that do what those before them did, for later microbatches.
+struct RepeatedActions {
+  std::size_t first = 0, count = 0;
+  int microbatches = 0;  ///< how many later than at `first` the microbatches are behind these actions
+};
+
 /// The operations of the ranks of one stage in a step: before the first action, for every action of the stage's
 /// schedule, and after the last action.
 class StepProgram {
@@ -53,10 +59,17 @@ class StepProgram {
   };
   /// The distinct lists of operations of all actions, in the order of their first use.
   std::span<const List> lists() const { return lists_; }
+  /// Returns actions in the middle of a long step that leave the stage as it was before them, but for the numbers of
+  /// its microbatches: all that is then held was begun in the same order, by equal lists. None if the step is short.
+  RepeatedActions repeated() const;
   /// The layers that the stage runs and reads.
   const StageLayers& stage_layers() const { return *stage_layers_; }
 
  private:
+  /// Returns the first of the actions that repeat from `begin` on before which only microbatches are held that began
+  /// there too. Messages and, in evaluation, outputs of the microbatch before last up to two periods longer.
+  std::size_t first_steady(std::size_t begin, std::size_t period) const;
+
   const Plan& plan_;
   int stage_;
   std::shared_ptr<const StageLayers> stage_layers_;

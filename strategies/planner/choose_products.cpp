@@ -198,6 +198,7 @@ class ProductSearch {
       const auto products = std::max<std::size_t>(1, variants[i].layer->at.products.size());
       for (std::size_t product = 0; product < products; ++product)
         for (const Algorithm algorithm : variants[i].layer.op->algorithms()) {
+          if (algorithm == Algorithm::whole) continue;  // what it saves in time is little, and its memory large
           if (!promises(variants[i].layer, product, algorithm)) continue;
           auto tried = chosen;
           tried[product] = algorithm;

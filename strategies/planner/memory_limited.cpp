@@ -26,6 +26,14 @@ Strategy with_microbatches(const Strategy& strategy, int microbatches) {
                        single ? 0 : strategy.groups_per_stage());
 }
 
+/// Returns the next larger number of microbatches to try: the smallest multiple of which each rank has whole samples,
+/// else twice as many. `samples` are those of a rank.
+int next_microbatches(int microbatches, Index samples) {
+  for (int times = 2; times * Index{microbatches} <= samples; ++times)
+    if (samples % (times * Index{microbatches}) == 0) return times * microbatches;
+  return 2 * microbatches;
+}
+
 }  // namespace
 
 bool nearly_equal(double seconds, double others) { return std::abs(others - seconds) < same_step * seconds; }
@@ -93,7 +101,9 @@ std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant
   };
   const int most = most_microbatches(offered);
   if (!consider(most, true, smaller) && !consider(most, false, smaller)) return fastest;
-  for (int microbatches = strategy.microbatches(); microbatches <= most; microbatches *= 2) {
+  const Index samples = context_.workload.batch / offered.data;
+  for (int microbatches = strategy.microbatches(); microbatches <= most;
+       microbatches = next_microbatches(microbatches, samples)) {
     const double before = fastest ? fastest->planned.cost.seconds : std::numeric_limits<double>::infinity();
     either_update(microbatches, true);  // tried too, since recomputation does not always save memory
     if (either_update(microbatches, false) && fastest->planned.cost.seconds >= before) break;
@@ -101,15 +111,17 @@ std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant
   return fastest;
 }
 
-/// Doubles the strategy's number of microbatches while each rank still has a sample of every microbatch, within the
+/// Raises the strategy's number of microbatches while each rank still has a sample of every microbatch, within the
 /// options' maximum.
 int MemoryLimitedSearch::most_microbatches(const UnplacedStrategy& offered) const {
+  const Index samples = context_.workload.batch / offered.data;
   int most = offered.strategy.microbatches();
-  while (2 * most <= partita::most_microbatches(context_.model, options_) &&
-         2 * most * offered.data <= context_.workload.batch &&
-         2 * most <= options_.most_microbatches * offered.strategy.stage_count())
-    most *= 2;
-  return most;
+  for (int more = most;; most = more) {
+    more = next_microbatches(most, samples);
+    if (more > samples || more > partita::most_microbatches(context_.model, options_) ||
+        more > options_.most_microbatches * offered.strategy.stage_count())
+      return most;
+  }
 }
 
 /// Returns nothing if the strategy does not fit the memory limit.
@@ -129,7 +141,7 @@ Planned MemoryLimitedSearch::thoroughly(Variant variant) {
 
 Planned MemoryLimitedSearch::estimated(const Strategy& unplaced, double effort) {
   const auto as_planned = [&](const Strategy& strategy) {
-    return Planned{strategy, context_.pricer->cost(context_.bind(strategy))};
+    return Planned{strategy, context_.pricer->without_traffic(context_.bind(strategy))};
   };
   if (unplaced.stage_count() == 1) return as_planned(unplaced);
   std::vector<Planned> tried;
@@ -175,6 +187,7 @@ bool MemoryLimitedSearch::done(double seconds) const {
 void MemoryLimitedSearch::keep(Planned planned) {
   const StrategyKind kind = kind_of(context_.model, planned.strategy);
   if (!would_keep(kind, planned.cost.seconds)) return;
+  planned.cost = context_.pricer->cost(context_.bind(planned.strategy));
   found_.push_back(std::move(planned));
   kinds_.push_back(kind);
   const auto best = fastest_of_kinds(kinds_found(), options_.best);
@@ -197,14 +210,15 @@ void MemoryLimitedSearch::displace(Planned planned) {
 }
 
 void MemoryLimitedSearch::fail_unfit() const {
-  const MemoryPeak& least = smallest_->cost.memory;
+  const Planned smallest{smallest_->strategy, context_.pricer->cost(context_.bind(smallest_->strategy))};
+  const MemoryPeak& least = smallest.cost.memory;
   throw NothingFits(
       fmt::format("the model '{}' does not fit {} ranks with a batch of {}: of the {} strategies tried, "
                   "the smallest holds {} on a rank ({}), {} more than the limit of {}; use more ranks, a "
                   "smaller batch, or ranks with more memory",
                   context_.model.name(), options_.ranks, context_.workload.batch, unfit_, print_bytes(least.total),
                   least.each.print(), print_bytes(least.total - limit_), print_bytes(limit_)),
-      *smallest_);
+      smallest);
 }
 
 }  // namespace partita

@@ -319,6 +319,37 @@ TEST_P(Sequences, GateIsItsDefinition) {
   });
 }
 
+// Rows of scores of several heads, which chunks of rows cut inside a place. The large scores would overflow.
+TEST_P(Sequences, SoftmaxOfHeadsIsItsDefinition) {
+  for_backends([&](Backend& backend) {
+    for (const auto& [samples, heads, places] :
+         std::vector<std::array<Index, 3>>{{2, 3, 5}, {1, 1, 1}, {1, 7, 33}, {3, 2, 2}, {2, 0, 3}, {0, 2, 4}})
+      for (const bool causal : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} {} {} {}", samples, heads, places, causal));
+        const Box box = box_of(samples, {0, heads * places}, {0, places});
+        const Tensor x = drawn(box), dx = drawn(box);
+        for (Index i = 0; i < x.volume(); ++i) x.set(i, 3 * x.get(i) + (i % 2 == 0 ? 0 : 100));
+        const Tensor scores = exact(x), dy = exact(dx);
+        backend.softmax_heads(heads, causal, x, {});
+        const Tensor weights = exact(x);  // as they are rounded
+        backend.softmax_heads_backward(heads, 0.5, x, dx, {});
+        for (Index row = 0; row < samples * places * heads; ++row) {
+          const Index seen = causal ? row / heads % places + 1 : places, first = row * places;
+          double largest = -1e300, sum = 0, slope = 0;
+          for (Index c = 0; c < seen; ++c) largest = std::max(largest, scores.get(first + c));
+          for (Index c = 0; c < seen; ++c) sum += std::exp(scores.get(first + c) - largest);
+          for (Index c = 0; c < places; ++c) slope += weights.get(first + c) * dy.get(first + c);
+          for (Index c = 0; c < places; ++c) {
+            const double weight = c < seen ? std::exp(scores.get(first + c) - largest) / sum : 0;
+            ASSERT_NEAR(weights.get(first + c), weight, tolerance(GetParam())) << row << " " << c;
+            const double gradient = 0.5 * weights.get(first + c) * (dy.get(first + c) - slope);
+            ASSERT_NEAR(dx.get(first + c), gradient, tolerance(GetParam())) << row << " " << c;
+          }
+        }
+      }
+  });
+}
+
 /// Rotations, and how many groups of heads a tensor has.
 std::vector<std::pair<Rotation, Index>> rotations() {
   return {{{1, 1, 2, 10000, false}, 1},

@@ -225,6 +225,14 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "embed_backward", {tokens, dy}, {dtable}, true);
     Kernels::embed_backward(tokens, dy, dtable, write, stream);
   }
+  void softmax_heads(Index heads, bool causal, const Tensor& x, Stream stream) override {
+    const Touching touching(*declared_, "softmax_heads", {x}, {x}, true);
+    Kernels::softmax_heads(heads, causal, x, stream);
+  }
+  void softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dx, Stream stream) override {
+    const Touching touching(*declared_, "softmax_heads_backward", {y, dx}, {dx}, true);
+    Kernels::softmax_heads_backward(heads, scale, y, dx, stream);
+  }
   void gate_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override {
     const Touching touching(*declared_, "gate_forward", {x}, {y});
     Kernels::gate_forward(f, x, y, stream);

@@ -241,6 +241,11 @@ class Backend {
   /// dtable[v,c] = sum of dy[n,c,l] over the rows whose token is v, in the order of rows; or += with Write::add.
   virtual void embed_backward(const Tensor& tokens, const Tensor& dy, const Tensor& dtable, Write write,
                               Stream stream) = 0;
+  /// The channels of each place of x[N C L] are `heads` rows of scores, one score for each of places from 0 on. x = the
+  /// softmax of each row. With `causal`, the scores of later places count as minus infinity.
+  virtual void softmax_heads(Index heads, bool causal, const Tensor& x, Stream stream) = 0;
+  /// The gradient of softmax_heads, times `scale`: dx = scale * y * (dx - sum over the row of y * dx)
+  virtual void softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dx, Stream stream) = 0;
   /// y[n,c,l] = f(x[n,2c,l]) * x[n,2c+1,l] (Shazeer, "GLU Variants Improve Transformer", 2020)
   virtual void gate_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) = 0;
   /// dx = the gradient of gate_forward

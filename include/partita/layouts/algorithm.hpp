@@ -24,6 +24,7 @@ enum class Algorithm : std::uint8_t {
   two_and_a_half_d,  ///< "2.5d", of linear layers: SUMMA, replicated over a third axis (Solomonik and Demmel 2011)
   all_to_all,        ///< "all-to-all", of attention: places become groups of heads (Jacobs et al. 2023)
   ring,              ///< "ring", of attention: queries stay, keys and values travel (Liu et al. 2023)
+  whole,             ///< "whole", of attention: the weights of all pairs of places are kept for backward
 };
 
 /// The algorithm's name in strategy files, e.g. "stationary-w".

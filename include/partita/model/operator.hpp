@@ -108,12 +108,15 @@ struct Kept {
   Index more = 0;  ///< further bytes per element of its output
 };
 
-/// How many f64 numbers (sums and statistics) the kernels of a layer hold on one rank, beside the tensors.
+/// How many f64 numbers (sums and statistics) the kernels of a layer hold on one rank, beside the tensors. Elements are
+/// numbers of the compute type.
 struct HeldNumbers {
   Index forward = 0;   ///< kept from forward until backward ends
   Index sums = 0;      ///< as `forward`, but in the type of sums: f32 where the compute type is not f64
   Index backward = 0;  ///< kept from the start of backward until it ends
   Index work = 0;      ///< during forward
+  Index elements = 0;  ///< elements kept from forward until backward ends
+  Index slopes = 0;    ///< elements held while backward_data runs
 };
 
 /// How often the kernels of a layer move its tensors through memory. A forward reads its inputs x times and passes over
@@ -123,6 +126,9 @@ struct MemoryPasses {
   double x = 1, y = 1;    ///< of the forward pass
   double dx = 1, dy = 1;  ///< of the backward pass
   double w = 1;           ///< 0 for a table of which forward reads some rows alone
+  double elements = 0;    ///< over HeldNumbers::elements, in forward, and as often again for each backward_work()
+  /// passes over HeldNumbers::elements that are kernels of their own, in forward and in backward
+  double apart = 0, backward_apart = 0;
 };
 
 /// The halos that travel while the kernel computes. The cost model hides them behind that work as far as the machine
@@ -175,6 +181,9 @@ class Operator {
   /// the layer's name) that names dimension and axis if there are none. The plan redistributes the inputs to x, and y
   /// to the requested output.
   virtual OperatorLayouts layouts(const LayoutRequest& request) const = 0;
+  /// Returns the operator that a plan runs in place of this one where `layouts` chose that algorithm, if work or memory
+  /// of its kernels depend on it; null if they do not.
+  virtual std::shared_ptr<const Operator> running(Algorithm /*chosen*/) const { return nullptr; }
   /// The output's layout if the strategy names none: the first input's layout, as far as it applies to the output.
   virtual Layout follow(const Layout& x, const Shape& output) const { return x.with_partial(0).onto(output); }
   /// Floating-point operations of the forward pass for these shapes.

@@ -31,6 +31,18 @@ inline void check_embedding(const Tensor& tokens, const Tensor& table, const Ten
           "there must be one token per row of channels");
 }
 
+/// The rows of scores of a tensor x[N (heads keys) L].
+struct ScoreSizes {
+  Index rows = 0, keys = 0;
+  ScoreSizes(const Tensor& x, Index heads) {
+    require(x.names() == "NCL", "scores must have dimensions N C L");
+    if (x.volume() == 0) return;
+    require(heads > 0 && x.extent('C') % heads == 0, "the channels of scores must be rows of all heads");
+    rows = x.extent('N') * x.extent('L') * heads;
+    keys = x.extent('C') / heads;
+  }
+};
+
 /// @param y the gated channels, or their gradient
 inline void check_gate(const Tensor& x, const Tensor& y) {
   require(x.dtype() == y.dtype() && x.names() == y.names(), "both tensors must have the same dtype and dimensions");

@@ -207,6 +207,44 @@ void ReferenceBackend::embed_backward(const Tensor& tokens, const Tensor& dy, co
   });
 }
 
+void ReferenceBackend::softmax_heads(Index heads, bool causal, const Tensor& x, Stream) {
+  const ScoreSizes size(x, heads);
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    using Row = Eigen::Array<A, Eigen::Dynamic, 1>;
+    const WideRow<T> wide(size.keys);
+    const Scratch<A> work(size.keys);
+    for (Index r = 0; r < size.rows; ++r) {
+      T* row = x.as<T>() + r * size.keys;
+      const Index seen = causal ? r / heads % x.extent('L') + 1 : size.keys;
+      const Eigen::Map<const Row> scores(wide(row), seen);
+      Eigen::Map<Row> weights(work.data(), seen);
+      weights = (scores - scores.maxCoeff()).exp();
+      weights *= 1 / weights.sum();
+      for (Index c = 0; c < seen; ++c) row[c] = static_cast<T>(weights[c]);
+      std::fill(row + seen, row + size.keys, T(0));
+    }
+  });
+}
+
+void ReferenceBackend::softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dx, Stream) {
+  check_alike(y, dx);
+  const ScoreSizes size(y, heads);
+  dispatch_float(y.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    const WideRow<T> wide_y(size.keys), wide_dx(size.keys);
+    for (Index r = 0; r < size.rows; ++r) {
+      const A *const weights = wide_y(y.as<T>() + r * size.keys), *const slopes = wide_dx(dx.as<T>() + r * size.keys);
+      const A mean = sum_of_row<A>(size.keys, [=](Index c) { return weights[c] * slopes[c]; });
+      T* to = dx.as<T>() + r * size.keys;
+      for (Index c = 0; c < size.keys; ++c)
+        to[c] = static_cast<T>(static_cast<A>(scale) * weights[c] * (slopes[c] - mean));
+    }
+  });
+}
+
 void ReferenceBackend::gate_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream) {
   check_gate(x, y);
   dispatch_gate(f, x.dtype(), [&, count = y.volume()](auto t, auto gate) {

@@ -39,6 +39,7 @@ Model make_builtin(const Options& o) {
     name_one("--sequence", t.sequence, {.sequence = t.sequence});
     name_one("--vocabulary", t.vocabulary, {.vocabulary = t.vocabulary});
     name_one("--patch", t.patch, {.patch = t.patch});
+    naming_option("--dropout", t.dropout, [&] { builtin_model(o.model, {.transformer = {.dropout = t.dropout}}); });
     throw;
   }
 }

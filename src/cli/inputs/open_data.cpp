@@ -95,7 +95,8 @@ std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& mod
     const Index samples = options.samples > 0 ? options.samples : 1024;
     const int part = training ? 0 : 1;
     if (model.layers().front().op->integers())
-      data = make_synthetic_tokens(shapes[0]['L'], scores['C'], samples, options.trainer.seed, part);
+      data = make_synthetic_tokens(shapes[0]['L'], scores['C'] - (options.mask_share() > 0 ? 1 : 0), samples,
+                                   options.trainer.seed, part);
     else
       data = make_synthetic(one_of(shapes[0]), one_of(target.shape), samples, target.labels ? scores['C'] : 0,
                             options.trainer.seed, part);
@@ -116,6 +117,9 @@ std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& mod
     data = naming_option("--data", options.trainer.data,
                          [&] { return open_dataset(options.trainer.data, options.data_dir, training); });
   }
+  if (const double share = options.mask_share(); share != 0)
+    data = naming_option("--mask-tokens", share,
+                         [&] { return mask_tokens(std::move(data), {.share = share, .seed = options.trainer.seed}); });
   check_data(*data, options, model);
   return data;
 }

@@ -58,6 +58,8 @@ po::options_description model_options(Options& o, const Program& program, const 
     add("vocabulary", number(&o.size.transformer.vocabulary)->value_name("N"), "different tokens of a transformer");
     add("patch", number(&o.size.transformer.patch)->value_name("N"),
         "extent of the patches of an image that vit reads");
+    add("dropout", number(&o.size.transformer.dropout)->value_name("RATE"),
+        "rate of dropout in a transformer, from 0 to less than 1 (0)");
     add("ignore-label", parsed("--ignore-label", o.size.labels.ignored, parse_label)->value_name("LABEL"),
         "label of the samples or positions that count for nothing, e.g. 255; the loss is the mean over the others");
     add("class-weights", number(&o.size.labels.weights)->multitoken()->value_name("W..."),

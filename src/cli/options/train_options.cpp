@@ -27,6 +27,9 @@ po::options_description run_options(TrainOptions& o) {
       "registers");
   add_tokenizer(group, o.tokenizer);
   add("data-dir", po::value(&o.data_dir)->value_name("DIR"), "folder with the data set's files");
+  add("mask-tokens", number(&o.mask)->value_name("SHARE"),
+      "share of the tokens that are hidden, for the model to guess from those around them (bert: 0.15, others: none); "
+      "the mask is the last token of the vocabulary");
   add("samples", number(&o.samples)->value_name("N"), "number of samples of the synthetic data set (default 1024)");
   add("seed", number(&o.trainer.seed)->default_value(o.trainer.seed)->value_name("N"),
       "seed for weights, shuffling, augmentation and dropout");
@@ -125,7 +128,11 @@ void add_tokenizer(po::options_description& group, std::string& file) {
 void TrainOptions::read_tokenizer() {
   if (tokenizer.empty()) return;
   pairs = naming_option("--tokenizer", [&] { return std::make_shared<const BytePairs>(tokenizer); });
-  if (size.transformer.vocabulary == 0) size.transformer.vocabulary = pairs->size();
+  if (size.transformer.vocabulary == 0) size.transformer.vocabulary = pairs->size() + (mask_share() > 0 ? 1 : 0);
+}
+
+double TrainOptions::mask_share() const {
+  return given.contains("mask-tokens") ? mask : model == "bert" ? MaskedTokens().share : 0;
 }
 
 double WatchOptions::held_out() const {

@@ -40,6 +40,7 @@ struct TrainOptions : Options {
   Index samples = 0;                       ///< size of the synthetic data set; 0: the default size
   std::string tokenizer;                   ///< file of a vocabulary of byte pairs; "" if tokens are bytes
   std::shared_ptr<const BytePairs> pairs;  ///< what it holds; null without one
+  double mask = 0;                         ///< share of tokens to guess, if it is given (mask_share)
   std::string save, load, trace;           ///< files; "" for none
   WatchOptions watch;
   bool new_run = false;            ///< take weights alone from the checkpoint
@@ -56,6 +57,8 @@ struct TrainOptions : Options {
   /// Reads the vocabulary that --tokenizer names. A built-in model then has its tokens, unless --vocabulary says how
   /// many.
   void read_tokenizer();
+  /// Returns the share of tokens that the model guesses from those around them (mask_tokens); 0: none.
+  double mask_share() const;
   /// Adds the options of the verb.
   void add_to(boost::program_options::options_description& all, const Program& program);
   void check(const Program& program, const CommandLine& line);

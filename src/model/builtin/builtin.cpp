@@ -13,6 +13,7 @@ namespace {
 const std::map<std::string, Model (*)(const ModelSize&)>& table() {
   static const std::map<std::string, Model (*)(const ModelSize&)> models{
       {"alexnet", alexnet},
+      {"bert", bert},
       {"cosmoflow", cosmoflow},
       {"fashion-cnn", fashion_cnn},
       {"googlenet", googlenet},
@@ -35,20 +36,21 @@ const std::map<std::string, Model (*)(const ModelSize&)>& table() {
 /// Throws Error if the size has a number that the model does not know, or that no model can have.
 void check_transformer(const std::string& name, const ModelSize& size) {
   constexpr Index most = Index{1} << 31;
-  const bool decodes = name.starts_with("gpt"), sees = name == "vit";
+  const bool reads = name.starts_with("gpt") || name == "bert", sees = name == "vit";
   const TransformerSize& t = size.transformer;
-  for (const auto& [what, value, known] : {std::tuple("layers", t.layers, decodes || sees),
-                                           {"hidden", t.hidden, decodes || sees},
-                                           {"heads", t.heads, decodes || sees},
-                                           {"sequence", t.sequence, decodes},
-                                           {"vocabulary", t.vocabulary, decodes},
+  for (const auto& [what, value, known] : {std::tuple("layers", t.layers, reads || sees),
+                                           {"hidden", t.hidden, reads || sees},
+                                           {"heads", t.heads, reads || sees},
+                                           {"sequence", t.sequence, reads},
+                                           {"vocabulary", t.vocabulary, reads},
                                            {"patch", t.patch, sees}}) {
     if (value < 0 || value > most) fail("{} is {}; it must be 1 to {}, or 0 for the model's own", what, value, most);
     if (value > 0 && !known) fail("{} has no {}; leave it out", name, what);
   }
-  if (decodes && (size.extent != 0 || size.channels != 0 || size.classes != 0))
+  if (t.dropout != 0 && !reads && !sees) fail("{} has no dropout that a size sets; leave it out", name);
+  if (reads && (size.extent != 0 || size.channels != 0 || size.classes != 0))
     fail("{} has a sequence, hidden and vocabulary instead of an extent, channels and classes", name);
-  if ((decodes || sees) && size.width != 1) fail("{} takes hidden, not a width", name);
+  if ((reads || sees) && size.width != 1) fail("{} takes hidden, not a width", name);
 }
 
 }  // namespace

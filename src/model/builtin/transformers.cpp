@@ -24,10 +24,22 @@ class Transformer {
     Value t = norm(name + "_norm1", x);
     t = linear(name + "_qkv", t, 3 * size_.hidden);
     t = m.attention(name + "_attention", t, {.heads = size_.heads, .causal = causal});
-    x = m.add(name + "_add1", x, linear(name + "_out", t, size_.hidden, residual()));
+    x = m.add(name + "_add1", x, dropout(name + "_drop1", linear(name + "_out", t, size_.hidden, residual())));
     t = norm(name + "_norm2", x);
     t = m.gelu(name + "_gelu", linear(name + "_up", t, 4 * size_.hidden));
-    return m.add(name + "_add2", x, linear(name + "_down", t, size_.hidden, residual()));
+    return m.add(name + "_add2", x, dropout(name + "_drop2", linear(name + "_down", t, size_.hidden, residual())));
+  }
+  /// norm(x + attention(x)), then norm(that + mlp(that)), as Vaswani et al. 2017.
+  Value block_before_norm(const std::string& name, Value x) {
+    Value t = linear(name + "_qkv", x, 3 * size_.hidden);
+    t = linear(name + "_out", m.attention(name + "_attention", t, {.heads = size_.heads}), size_.hidden);
+    x = norm(name + "_norm1", m.add(name + "_add1", x, dropout(name + "_drop1", t)));
+    t = m.gelu(name + "_gelu", linear(name + "_up", x, 4 * size_.hidden));
+    t = dropout(name + "_drop2", linear(name + "_down", t, size_.hidden));
+    return norm(name + "_norm2", m.add(name + "_add2", x, t));
+  }
+  Value dropout(const std::string& name, const Value& x) {
+    return size_.dropout == 0 ? x : m.dropout(name, x, {.rate = size_.dropout});
   }
   Value norm(const std::string& name, Value x) { return m.layer_norm(name, x, {.per_place = true}); }
   Value linear(const std::string& name, Value x, Index features, double deviation = small, bool bias = true) {
@@ -52,6 +64,7 @@ TransformerSize sizes_of(const TransformerSize& asked, TransformerSize size) {
   take(asked.sequence, size.sequence);
   take(asked.vocabulary, size.vocabulary);
   take(asked.patch, size.patch);
+  size.dropout = asked.dropout;
   return size;
 }
 
@@ -60,7 +73,7 @@ Model decoder(const char* name, const ModelSize& asked, const TransformerSize& p
   const TransformerSize& size = d.size();
   Value t = d.m.input("tokens", {.length = size.sequence, .tokens = true});
   t = d.m.embedding("embedding", t, {.vocabulary = size.vocabulary, .features = size.hidden});
-  t = d.m.positions("positions", t);
+  t = d.dropout("drop", d.m.positions("positions", t));
   for (Index i = 1; i <= size.layers; ++i) t = d.block(fmt::format("block{}", i), t, /*causal=*/true);
   t = d.linear("scores", d.norm("norm", t), size.vocabulary, small, /*bias=*/false);
   d.m.softmax_cross_entropy("loss", t, asked.labels);
@@ -77,11 +90,26 @@ Model vit(const ModelSize& asked) {
     fail("patches of {} do not divide images of {}x{}", size.patch, sizes.size.extent, sizes.size.extent);
   Value t = d.m.input("image", {.channels = sizes.size.channels, .spatial = {sizes.size.extent, sizes.size.extent}});
   t = d.m.conv("patches", t, {.filters = size.hidden, .kernel = size.patch, .stride = size.patch});
-  t = d.m.positions("positions", d.m.places("places", t));
+  t = d.dropout("drop", d.m.positions("positions", d.m.places("places", t)));
   for (Index i = 1; i <= size.layers; ++i) t = d.block(fmt::format("block{}", i), t, /*causal=*/false);
   t = d.m.global_average_pool("mean", d.norm("norm", t));
   d.m.softmax_cross_entropy("loss", d.m.linear("scores", t, {.features = sizes.size.classes, .deviation = small}),
                             sizes.size.labels);
+  return d.m;
+}
+
+Model bert(const ModelSize& asked) {
+  Transformer d("bert", sizes_of(asked.transformer, {12, 768, 12, 512, 30522}));
+  const TransformerSize& size = d.size();
+  Value t = d.m.input("tokens", {.length = size.sequence, .tokens = true});
+  t = d.m.embedding("embedding", t, {.vocabulary = size.vocabulary, .features = size.hidden});
+  t = d.dropout("drop", d.norm("norm", d.m.positions("positions", t)));
+  for (Index i = 1; i <= size.layers; ++i) t = d.block_before_norm(fmt::format("block{}", i), t);
+  t = d.norm("scores_norm", d.m.gelu("scores_gelu", d.linear("scores_hidden", t, size.hidden)));
+  t = d.linear("scores", t, size.vocabulary);
+  CrossEntropy labels = asked.labels;
+  if (!labels.ignored) labels.ignored = -100;
+  d.m.softmax_cross_entropy("loss", t, labels);
   return d.m;
 }
 

@@ -171,6 +171,7 @@ class AttentionKernel final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_attention_kernel(const LayerPlan& layer, int rank) {
+  if (static_cast<const AttentionOperator&>(*layer.op).whole()) return make_whole_attention_kernel(layer, rank);
   return std::make_unique<AttentionKernel>(layer, rank);
 }
 

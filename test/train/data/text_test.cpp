@@ -108,6 +108,55 @@ class Lying final : public Dataset {
   }
 };
 
+// 200 samples of 100 tokens: how many are guessed, and what is shown for them.
+TEST(Tokens, AreHiddenToBeGuessed) {
+  constexpr Index length = 100, samples = 200, vocabulary = 50;
+  const auto made = [] { return make_synthetic_tokens(length, vocabulary, samples, 3, 0); };
+  const auto plain = made();
+  const auto masked = mask_tokens(made(), {.share = 0.15, .ignored = -7, .seed = 4});
+  EXPECT_EQ(masked->vocabulary(), vocabulary + 1);
+  EXPECT_EQ(masked->classes(), vocabulary + 1);
+  EXPECT_EQ(masked->target().print(), plain->target().print());
+  const auto read = [](const Dataset& data, Index sample, Interval places) {
+    std::vector<double> values(static_cast<std::size_t>(places.extent()));
+    Box box(2);
+    box[0] = {0, 1};
+    box[1] = places;
+    data.read(sample, box, values);
+    return values;
+  };
+  const auto labels_of = [&](Index sample, Interval places) {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(places.extent()));
+    Box box(1);
+    box[0] = places;
+    masked->read_labels(sample, box, values);
+    return values;
+  };
+  double guessed = 0, hidden = 0, same = 0;
+  for (Index n = 0; n < samples; ++n) {
+    const auto tokens = read(*plain, n, {0, length}), shown = read(*masked, n, {0, length});
+    const auto labels = labels_of(n, {0, length});
+    EXPECT_EQ(read(*masked, n, {31, 40}), std::vector(shown.begin() + 31, shown.begin() + 40)) << "a part of a sample";
+    EXPECT_EQ(labels_of(n, {31, 40}), std::vector(labels.begin() + 31, labels.begin() + 40));
+    for (Index l = 0; l < length; ++l) {
+      if (labels[l] == -7) {
+        EXPECT_EQ(shown[l], tokens[l]) << "it is not guessed";
+        continue;
+      }
+      EXPECT_EQ(labels[l], tokens[l]);
+      ++guessed;
+      hidden += shown[l] == vocabulary ? 1 : 0;
+      same += shown[l] == tokens[l] ? 1 : 0;
+    }
+  }
+  EXPECT_NEAR(guessed / (samples * length), 0.15, 0.01);
+  EXPECT_NEAR(hidden / guessed, 0.8, 0.03);
+  EXPECT_NEAR(same / guessed, 0.1 + 0.1 / vocabulary, 0.03);
+  expect_error([&] { mask_tokens(made(), {.share = 0}); }, {"share of tokens to guess is 0"});
+  expect_error([&] { mask_tokens(made(), {.ignored = 3}); }, {"the label 3", "is a token"});
+  expect_error([] { mask_tokens(make_synthetic({{'C', 1}, {'H', 2}}, {}, 3, 2, 1, 0)); }, {"no sequences of tokens"});
+}
+
 TEST(Tokens, BeyondTheVocabularyAreRefusedByName) {
   Model m("tokens");
   const Value t = m.embedding("embedding", m.input("in", {.length = 3, .tokens = true}), {.vocabulary = 5});

@@ -13,7 +13,8 @@ constexpr Index samples = 2, channels = 6, height = 3, width = 2;
 /// Returns the outputs of all layers of `model` for normally distributed images. The scale of channel c is 1 + c/10,
 /// its shift c/5. Labels count through the classes; values are normal. Also returns the weights of layer 1 and the loss
 /// if requested.
-std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights = nullptr, double* loss = nullptr) {
+std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights = nullptr, double* loss = nullptr,
+                               const Strategy& strategy = {}) {
   std::vector<Tensor> outputs;
   run_threads(1, [&](Communicator& comm) {
     TrainerOptions options;
@@ -21,7 +22,7 @@ std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights 
     options.batch = samples;
     options.dtype = DType::f64;
     options.backend = "reference";
-    Trainer trainer(model, Strategy(), options, comm);
+    Trainer trainer(model, strategy, options, comm);
     for (std::size_t i = 0; i < model.layers().size(); ++i)
       for (std::size_t j = 0; j < trainer.plan().layers[i]->weights.size(); ++j) {
         const auto& spec = trainer.plan().layers[i]->weights[j];
@@ -190,10 +191,14 @@ TEST(Layers, RotaryTurnsPairsByTheirPlace) {
 // Two groups of two heads of queries, one of keys and one of values, with 3 channels each.
 TEST(Layers, AttentionIsItsDefinition) {
   constexpr Index dim = 3, step = 4 * dim;
-  for (const bool causal : {true, false}) {
+  for (const auto& [causal, algorithm] : {std::pair(true, Algorithm::automatic),
+                                          {false, Algorithm::automatic},
+                                          {true, Algorithm::whole},
+                                          {false, Algorithm::whole}}) {
+    SCOPED_TRACE(fmt::format("{} {}", causal, name(algorithm)));
     Model m("attention");
     end(m, m.attention("attention", begin_sequence(m, 2 * step), {.heads = 4, .groups = 2, .causal = causal}));
-    const auto outputs = outputs_of(m);
+    const auto outputs = outputs_of(m, nullptr, nullptr, Strategy().layer("attention", {.algorithm = algorithm}));
     const Tensor &x = outputs[0], &y = outputs[1];
     for (Index n = 0; n < samples; ++n)
       for (Index head = 0; head < 4; ++head)

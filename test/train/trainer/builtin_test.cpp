@@ -26,6 +26,8 @@ struct Reduced {
 const std::map<std::string, Reduced>& reduced() {
   static const std::map<std::string, Reduced> sizes{
       {"alexnet", {{.extent = 71, .classes = 5, .width = 0.03}, 5}},
+      {"bert",
+       {{.transformer = {.layers = 2, .hidden = 12, .heads = 3, .sequence = 5, .vocabulary = 11, .dropout = 0.2}}, 5}},
       {"cosmoflow", {{.extent = 37, .width = 0.06}, 3}},
       {"fashion-cnn", {{.extent = 15, .width = 0.1}, 5}},
       {"googlenet", {{.extent = 67, .classes = 5, .width = 0.04}, 5}},

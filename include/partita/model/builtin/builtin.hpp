@@ -15,6 +15,7 @@ struct TransformerSize {
   Index sequence = 0;    ///< places of a sample
   Index vocabulary = 0;  ///< different tokens
   Index patch = 0;       ///< extent of the squares of an image that become places
+  double dropout = 0;    ///< rate of dropout behind the embedding or patches, and of what blocks add to their input
 };
 
 /// The size of a built-in model. 0 stands for the published value.
@@ -24,7 +25,7 @@ struct ModelSize {
   Index classes = 0;               ///< number of classes, or of predicted values
   double width = 1;                ///< factor for the channels and features of hidden layers; the products are rounded
   std::vector<Index> widths = {};  ///< widths of the hidden layers of `mlp`; empty: its default
-  TransformerSize transformer = {};  ///< of gpt, its presets and vit
+  TransformerSize transformer = {};  ///< of gpt, its presets, bert and vit
   BatchNorm batch_norm = {};         ///< how batch normalization layers compute their statistics
   CrossEntropy labels = {};          ///< how the labels of the loss count, of models that predict classes
 };
@@ -69,6 +70,12 @@ Model gpt2_small(const ModelSize& size = {});
 /// 96 blocks of 12,288 channels with 96 heads; 2,048 places, 51,200 tokens.
 Model gpt_22b(const ModelSize& size = {});
 Model gpt_175b(const ModelSize& size = {});
+
+/// An encoder that guesses hidden tokens from both sides (mask_tokens): blocks of attention to all places and of a
+/// linear layer of four times the width with GELU, each with a shortcut and a normalization behind it (Devlin et al.
+/// 2019). 12 blocks of 768 channels with 12 heads, 512 places, 30,522 tokens. Labels of -100 count for nothing, unless
+/// `labels` names another one. There are no segments, and the scores have weights of their own.
+Model bert(const ModelSize& size = {});
 
 /// 224x224 RGB images, 1,000 classes, in patches of 16x16: the small vision transformer, 12 blocks of 384 channels with
 /// 6 heads (Dosovitskiy et al. 2021, Touvron et al. 2021). The mean over all places is classified.

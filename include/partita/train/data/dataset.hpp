@@ -104,6 +104,18 @@ std::unique_ptr<Dataset> open_text(const std::string& path, Index length, bool t
 std::unique_ptr<Dataset> open_text(const std::string& path, Index length, bool training, const BytePairs& pairs,
                                    const std::function<void(Index done, Index all)>& progress = {});
 
+/// Which tokens a model has to guess from those around them.
+struct MaskedTokens {
+  double share = 0.15;          ///< of all tokens: for how many the label is the token. More than 0, and at most 1
+  std::int32_t ignored = -100;  ///< the label of the other places (CrossEntropy::ignored)
+  std::uint64_t seed = 0;
+};
+/// Hides tokens of a data set, which become labels: of ten tokens to guess, eight are shown as a further token, the
+/// mask, which is the last one of the vocabulary; one is shown as any token, and one as it is (Devlin et al. 2019). The
+/// choice is the same in each epoch. Throws Error if the data set has no sequences of tokens, or for a share that is
+/// none.
+std::unique_ptr<Dataset> mask_tokens(std::unique_ptr<Dataset> tokens, const MaskedTokens& options = {});
+
 /// Opens an HDF5 file with two data sets. "samples" is N C D H W (or has fewer spatial dimensions), of any number type,
 /// or of Booleans (0 and 1). "targets" has as many samples: whole numbers (or Booleans) of shape N are one label per
 /// sample, whole numbers of shape N D H W one label per spatial position, both with an attribute "classes";

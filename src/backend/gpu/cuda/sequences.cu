@@ -4,15 +4,20 @@
 
 namespace partita {
 
-#define PARTITA_SEQUENCES(T)                                           \
-  PARTITA_REDUCE(double, 2, RowDeviation<T>, KeepRowStatistics<T>)     \
-  PARTITA_ELEMENTS(NormalizeRows<T>)                                   \
-  PARTITA_REDUCE(double, 2, RowGradient<T>, KeepRowGradient)           \
-  PARTITA_COLUMNS(2, KeepRowWeightGradients<T>, RowWeightGradients<T>) \
-  PARTITA_ELEMENTS(NormalizeRowsBackward<T>)                           \
-  PARTITA_ELEMENTS(Embed<T>)                                           \
-  PARTITA_EACH(LinkTokens<T>)                                          \
-  PARTITA_EACH(AddTokenRows<T>)                                        \
+#define PARTITA_SEQUENCES(T)                                                                                     \
+  PARTITA_REDUCE(double, 2, RowDeviation<T>, KeepRowStatistics<T>)                                               \
+  PARTITA_ELEMENTS(NormalizeRows<T>)                                                                             \
+  PARTITA_REDUCE(double, 2, RowGradient<T>, KeepRowGradient)                                                     \
+  PARTITA_COLUMNS(2, KeepRowWeightGradients<T>, RowWeightGradients<T>)                                           \
+  PARTITA_ELEMENTS(NormalizeRowsBackward<T>)                                                                     \
+  PARTITA_ELEMENTS(Embed<T>)                                                                                     \
+  PARTITA_EACH(LinkTokens<T>)                                                                                    \
+  PARTITA_EACH(AddTokenRows<T>)                                                                                  \
+  template void CudaLauncher::largest(Index, Index, const SeenScore<T>&, const KeepLargestScore&, Stream) const; \
+  PARTITA_REDUCE(double, 1, SeenExponential<T>, KeepRowTotal)                                                    \
+  PARTITA_EACH(SoftmaxScores<T>)                                                                                 \
+  PARTITA_REDUCE(double, 1, WeightedSlope<T>, KeepRowTotal)                                                      \
+  PARTITA_EACH(SoftmaxScoresBackward<T>)                                                                         \
   PARTITA_EACH(Rotate<T>)
 PARTITA_FOR_TYPES(PARTITA_SEQUENCES)
 

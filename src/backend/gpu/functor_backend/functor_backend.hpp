@@ -96,6 +96,8 @@ class FunctorBackend : public Backend {
                      Stream stream) override;
   void embed_backward(const Tensor& tokens, const Tensor& dy, const Tensor& dtable, Write write,
                       Stream stream) override;
+  void softmax_heads(Index heads, bool causal, const Tensor& x, Stream stream) override;
+  void softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dx, Stream stream) override;
   void gate_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override;
   void gate_backward(const Activation& f, const Tensor& x, const Tensor& dy, const Tensor& dx, Stream stream) override;
   void rotate(const Rotation& rotation, const Tensor& x, const Tensor& y, Stream stream) override;

@@ -120,6 +120,47 @@ void FunctorBackend<Launcher>::embed_backward(const Tensor& tokens, const Tensor
 }
 
 template <class Launcher>
+void FunctorBackend<Launcher>::softmax_heads(Index heads, bool causal, const Tensor& x, Stream stream) {
+  const ScoreSizes size(x, heads);
+  const auto scratch = launch_.scratch();
+  const Index fit = rows_in(scratch, RowTotals::bytes, "softmax");
+  dispatch_float(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    for (Index row = 0; row < size.rows; row += fit) {
+      const Index count = std::min(fit, size.rows - row);
+      T* data = device_data<T>(x) + row * size.keys;
+      const RowTotals totals = row_totals_in(scratch, count);
+      const SeenScore<T> score{data, {heads, size.keys, x.extent('L'), row, causal}};
+      const SeenExponential<T> exponential{score, totals};
+      launch_.largest(count, size.keys, score, KeepLargestScore{totals}, stream);
+      launch_.template reduce<double, 1>(count, size.keys, exponential, KeepRowTotal{totals}, stream);
+      launch_.for_each(count, size.keys, SoftmaxScores<T>{exponential, data}, stream);
+    }
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dx,
+                                                      Stream stream) {
+  check_alike(y, dx);
+  const ScoreSizes size(y, heads);
+  const auto scratch = launch_.scratch();
+  const Index fit = rows_in(scratch, RowTotals::bytes, "the gradient of softmax");
+  dispatch_float(y.dtype(), [&](auto t) {
+    using T = decltype(t);
+    for (Index row = 0; row < size.rows; row += fit) {
+      const Index count = std::min(fit, size.rows - row);
+      const T* of_y = device_data<T>(y) + row * size.keys;
+      T* of_dx = device_data<T>(dx) + row * size.keys;
+      const RowTotals totals = row_totals_in(scratch, count);
+      launch_.template reduce<double, 1>(count, size.keys, WeightedSlope<T>{of_y, of_dx, size.keys},
+                                         KeepRowTotal{totals}, stream);
+      launch_.for_each(count, size.keys, SoftmaxScoresBackward<T>{of_y, of_dx, totals, size.keys, scale}, stream);
+    }
+  });
+}
+
+template <class Launcher>
 void FunctorBackend<Launcher>::gate_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) {
   check_gate(x, y);
   dispatch_gate(f, x.dtype(), [&]<class T, class F, class A>(T, const Gate<F, A>& gate) {

@@ -248,6 +248,91 @@ struct GateBackward {
   }
 };
 
+/// The rows of scores of whole attention: each place has `heads` rows, with one score for each place from 0 on. The
+/// first row here has the number `first`.
+struct ScoreRows {
+  Index heads, keys, places, first;
+  bool causal;
+  /// The number of scores that a row sees.
+  PARTITA_HOST_DEVICE Index seen(Index row) const { return causal ? (first + row) / heads % places + 1 : keys; }
+};
+
+/// What the softmax of rows of scores needs of each row: two f64 numbers.
+struct RowTotals {
+  static constexpr std::size_t bytes = 2 * sizeof(double);  // of a row
+  double *largest, *sum;                                    // by row
+};
+/// Returns the numbers of `rows` rows, one after the other in memory of `bytes` bytes a row.
+inline RowTotals row_totals_in(std::span<std::byte> memory, Index rows) {
+  auto* first = reinterpret_cast<double*>(memory.data());
+  return {first, first + rows};
+}
+
+template <class T>
+struct SeenScore {
+  const T* x;
+  ScoreRows rows;
+  PARTITA_HOST_DEVICE double operator()(Index row, Index c) const {
+    return c < rows.seen(row) ? static_cast<double>(x[row * rows.keys + c]) : -std::numeric_limits<double>::infinity();
+  }
+};
+
+struct KeepLargestScore {
+  RowTotals to;
+  PARTITA_HOST_DEVICE void operator()(Index row, double largest) const { to.largest[row] = largest; }
+};
+
+template <class T>
+struct SeenExponential {
+  SeenScore<T> score;
+  RowTotals of;
+  PARTITA_HOST_DEVICE Sums<double, 1> operator()(Index row, Index c) const {
+    return {{std::exp(score(row, c) - of.largest[row])}};
+  }
+};
+
+struct KeepRowTotal {
+  RowTotals to;
+  PARTITA_HOST_DEVICE void operator()(Index row, const Sums<double, 1>& sums) const { to.sum[row] = sums.of[0]; }
+};
+
+/// x = exp(x - largest) / sum
+template <class T>
+struct SoftmaxScores {
+  SeenExponential<T> exponential;
+  T* out;
+  PARTITA_HOST_DEVICE void operator()(Index row, Index c) const {
+    const double weight = exponential(row, c).of[0] / exponential.of.sum[row];
+    out[row * exponential.score.rows.keys + c] = to_element<T>(static_cast<Accumulator<T>>(weight));
+  }
+};
+
+/// y * dx
+template <class T>
+struct WeightedSlope {
+  const T *y, *dx;
+  Index keys;
+  PARTITA_HOST_DEVICE Sums<double, 1> operator()(Index row, Index c) const {
+    const Index at = row * keys + c;
+    return {{static_cast<double>(y[at]) * static_cast<double>(dx[at])}};
+  }
+};
+
+/// dx = scale * y * (dx - the row's sum of y * dx)
+template <class T>
+struct SoftmaxScoresBackward {
+  const T* y;
+  T* dx;
+  RowTotals of;
+  Index keys;
+  double scale;
+  PARTITA_HOST_DEVICE void operator()(Index row, Index c) const {
+    const Index at = row * keys + c;
+    const double slope = static_cast<double>(dx[at]) - of.sum[row];
+    dx[at] = to_element<T>(static_cast<Accumulator<T>>(scale * static_cast<double>(y[at]) * slope));
+  }
+};
+
 /// Turns or copies pair i of every head at one place, so that cosine and sine are computed once for all samples.
 template <class T>
 struct Rotate {
