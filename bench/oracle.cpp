@@ -214,20 +214,25 @@ void draw_weights(Trainer& trainer, const Plan& plan, std::uint64_t seed, Found&
 /// Draws this rank's part of the input and the target. Tokens and labels are whole numbers.
 Batch draw_batch(const Case& c, const Executor& executor, std::uint64_t seed, Found& found) {
   const Plan& plan = executor.plan();
-  const Shape image = plan.layers[0]->shape;
   const Target target = executor.target();
   const Index classes = plan.layers.back()->input_shapes[0]['C'];
-  const bool tokens = c.model.layers()[0].op->integers();
-  const Index vocabulary = tokens ? c.described["vocabulary"].get<Index>() : 0;
-  Batch batch{Tensor(tokens ? DType::i32 : DType::f64, image.names(), executor.images()),
-              Tensor(target.labels ? DType::i32 : DType::f64, target.shape.names(), executor.target_box())};
+  Batch batch;
+  batch.target = Tensor(target.labels ? DType::i32 : DType::f64, target.shape.names(), executor.target_box());
   const auto draw = [&](std::uint64_t purpose, Index i, bool whole, Index numbers) {
     const Random random(seed, purpose);
     return whole ? static_cast<double>(random.bits(i) % static_cast<std::uint32_t>(numbers)) : random.normal(i);
   };
-  fill(batch.images, image, [&](Index i) { return draw(1, i, tokens, vocabulary); });
+  for (int i = 0; i < std::ssize(executor.inputs()); ++i) {
+    const LayerPlan& input = plan.layers[executor.inputs()[i]];
+    const bool tokens = input.op->integers();
+    const Index vocabulary = tokens ? c.described["vocabulary"].get<Index>() : 0;
+    const Tensor& images =
+        batch.images.emplace_back(tokens ? DType::i32 : DType::f64, input->shape.names(), executor.images(0, i));
+    fill(images, input->shape,
+         [&](Index at) { return draw(1 + 100 * static_cast<std::uint64_t>(i), at, tokens, vocabulary); });
+    found.add(input.name, input->shape, images);
+  }
   fill(batch.target, target.shape, [&](Index i) { return draw(2, i, target.labels, classes); });
-  found.add("image", image, batch.images);
   found.add("target", target.shape, batch.target);
   return batch;
 }

@@ -70,8 +70,8 @@ class Run {
     const auto own = [&](DType dtype, const Shape& shape, const Box& box) {
       return Tensor(dtype, shape.names(), box, trainer_allocator(), MemoryClass::activations);
     };
-    Batch b{own(DType::f32, images, executor_.images(m)), own(DType::i32, labels, executor_.target_box(m))};
-    if (b.images.volume() > 0) fill(b.images, images, [](Index i) { return Random(1, 1).normal(i); });
+    Batch b{{own(DType::f32, images, executor_.images(m))}, own(DType::i32, labels, executor_.target_box(m))};
+    if (b.images[0].volume() > 0) fill(b.images[0], images, [](Index i) { return Random(1, 1).normal(i); });
     return b;
   }
   std::shared_ptr<Allocator> trainer_allocator() const { return trainer_.allocator(); }

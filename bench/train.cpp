@@ -64,8 +64,8 @@ class Steps {
                   .kernel_folder = default_kernel_folder()},
                  comm),
         batch_(trainer_.make_batch(c.batch)) {
-    const SampleBlock &images = batch_.images[0], &labels = batch_.targets[0];
-    draw_images(images.tensor, images.shape, trainer_.plan());
+    const SampleBlock& labels = batch_.targets[0];
+    draw_images(batch_, trainer_.plan());
     fill(labels.tensor, labels.shape, [](Index n) { return static_cast<double>(n % 2); });
   }
   void run() { trainer_.step(batch_); }

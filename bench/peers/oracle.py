@@ -55,8 +55,12 @@ def attention(case, x):
 
 
 def run_sequence(case, leaves):
-    """The output of the layer, which comes after an embedding or a linear layer."""
-    if case["vocabulary"]:
+    """The output of the layer, which comes after tables, an embedding or a linear layer."""
+    if "bags" in case:
+        bags = [F.embedding_bag(leaves["image"][:, :, l].long(), leaves["first/table"][:, :, l], mode=case["bags"])
+                for l in range(case["image shape"][2])]
+        x = torch.stack(bags, 2)
+    elif case["vocabulary"]:
         x = F.embedding(leaves["image"][:, 0].long(), leaves["first/table"]).movedim(-1, 1)
     else:
         x = last(F.linear, leaves["image"], leaves["first/weight"], leaves["first/bias"])
@@ -71,6 +75,11 @@ def run_sequence(case, leaves):
         return x.flatten(2)
     if kind == "gated":
         return activated(case, x[:, 0::2]) * x[:, 1::2]
+    if kind == "interaction":
+        dense = F.linear(leaves["dense"], leaves["bottom/weight"], leaves["bottom/bias"])
+        vectors = torch.cat([dense[:, None], x.transpose(1, 2)], 1)
+        rows, columns = torch.tril_indices(vectors.shape[1], vectors.shape[1], -1)
+        return torch.cat([dense, (vectors @ vectors.transpose(1, 2))[:, rows, columns]], 1)
     if kind == "rotary":
         return turned(case, x)
     if kind == "attention":
@@ -110,9 +119,12 @@ def leaf(case, name):
         if name == "layer/table":
             values = values.reshape([-1, case["image shape"][2]])
         elif name == "first/table":
-            values = values.reshape([case["vocabulary"], -1])
+            places = [case["image shape"][2]] if "bags" in case else []
+            values = values.reshape([case["vocabulary"], -1] + places)
         elif name == "first/weight":
             values = values.reshape([-1, case["image shape"][1]])
+        elif name == "bottom/weight":
+            values = values.reshape([-1, 3])
         elif name == "layer/weight":
             values = values.reshape([case["y shape"][1], -1])
         return values.requires_grad_()
@@ -129,6 +141,8 @@ def check(case):
     dims = len(case["image shape"]) - 2
     leaves = {name: leaf(case, name) for name in case if "/" in name and not name.startswith("d ")}
     leaves["image"] = torch.tensor(case["image"]).reshape(case["image shape"])
+    if "dense" in case:
+        leaves["dense"] = torch.tensor(case["dense"]).reshape([-1, 3])
     y = run_image(case, leaves, dims) if case["kind"] in IMAGES else run_sequence(case, leaves)
     if list(y.shape) != case["y shape"]:
         return f"shape {list(y.shape)}, not {case['y shape']}", 1
@@ -140,7 +154,7 @@ def check(case):
     loss.backward()
     worst, where = 0, ""
     expected = {"y": y.detach(), "loss": loss.detach()}
-    expected.update({"d " + name: value.grad for name, value in leaves.items() if name != "image"})
+    expected.update({"d " + name: value.grad for name, value in leaves.items() if "/" in name})
     scale = max([1e-3] + [float(g.abs().max()) for name, g in expected.items() if name.startswith("d ")])
     for name, value in expected.items():
         ours = torch.tensor(case[name]).reshape(value.shape)

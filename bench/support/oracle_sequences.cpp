@@ -47,8 +47,9 @@ class Draw {
 
   /// A sequence, or an image, and a layer that makes `channels` of it.
   Value first(Index channels, bool image = false) {
-    const bool tokens = !image && (kind_ == "embedding" || chance(0.25));
-    Input input{.channels = tokens ? 1 : 2};
+    const bool tables = kind_ == "tables" || (kind_ == "interaction" && chance(0.5));
+    const bool tokens = !image && (kind_ == "embedding" || tables || chance(0.25));
+    Input input{.channels = tables ? between(1, 4) : tokens ? 1 : 2};
     input.tokens = tokens;
     if (image)
       for (Index d = between(1, 3); d > 0; --d) input.spatial.push_back(between(1, 5));
@@ -57,6 +58,11 @@ class Draw {
     const Value x = c_.model.input("image", input);
     const Index vocabulary = tokens ? between(1, 7) : 0;
     c_.described["vocabulary"] = vocabulary;
+    if (tables) {
+      const bool mean = chance(0.5);
+      c_.described["bags"] = mean ? "mean" : "sum";
+      return c_.model.tables("first", x, {.rows = vocabulary, .features = channels, .mean = mean, .deviation = 1});
+    }
     if (tokens) return c_.model.embedding("first", x, {.vocabulary = vocabulary, .features = channels, .deviation = 1});
     return c_.model.linear("first", x, {.features = channels, .per_place = true});
   }
@@ -97,6 +103,14 @@ class Draw {
     const Value t = kind_ == "place_linear" ? first_of_any(between(1, 7)) : first(between(1, 7));
     const Value y = c_.model.linear("layer", t, linear);
     return kind_ == "place_linear" && chance(0.4) ? c_.model.activation("act", y, draw_activation()) : y;
+  }
+
+  /// The products of the vectors with each other, and with one of another input.
+  Value interaction() {
+    const Index channels = between(1, 6);
+    const Value vectors = first(channels);
+    const Value dense = c_.model.linear("bottom", c_.model.input("dense", {.channels = 3}), {.features = channels});
+    return c_.model.interaction("layer", vectors, dense);
   }
 
   /// Draws heads of a width that is a multiple of `step`, and returns their channels.
@@ -150,7 +164,8 @@ class Draw {
     if (chance(layer.op->is_loss() ? 0.6 : 0.25)) rule.input = draw_layout(inputs[0]);
     const bool compared = layer.name == c_.model.layers()[c_.model.layers().size() - 2].name;  // so needs its sum
     if (multiplies && !compared && chance(0.2)) rule.output = "sum@" + pick(c_.strategy.grid().names());
-    if ((multiplies && chance(0.3)) || (layer.op->kind() == "embedding" && chance(0.6)))
+    if ((multiplies && chance(0.3)) ||
+        ((layer.op->kind() == "embedding" || layer.op->kind() == "tables") && chance(0.6)))
       rule.weights = draw_layout(layer.op->weights(inputs)[0].shape);
     if (const auto algorithms = names_of(layer.op->algorithms()); !algorithms.empty() && chance(0.3))
       rule.algorithm = pick(algorithms);
@@ -200,13 +215,15 @@ class Draw {
   }
 
   using Add = Value (Draw::*)();
-  static constexpr std::array<std::pair<const char*, Add>, 11> kinds{{{"layer_norm", &Draw::layer_norm},
+  static constexpr std::array<std::pair<const char*, Add>, 13> kinds{{{"layer_norm", &Draw::layer_norm},
                                                                       {"rms_norm", &Draw::rms_norm},
                                                                       {"positions", &Draw::positions},
                                                                       {"places", &Draw::places},
                                                                       {"gated", &Draw::gated},
                                                                       {"place_linear", &Draw::linear},
                                                                       {"embedding", &Draw::linear},
+                                                                      {"tables", &Draw::linear},
+                                                                      {"interaction", &Draw::interaction},
                                                                       {"cross_entropy", &Draw::linear},
                                                                       {"rotary", &Draw::rotary},
                                                                       {"attention", &Draw::attention},

@@ -134,6 +134,14 @@ Value Model::embedding(const std::string& name, const Value& tokens, const Embed
   return layer(name, std::make_shared<EmbeddingOperator>(embedding), {tokens});
 }
 
+Value Model::tables(const std::string& name, const Value& indices, const Tables& tables) {
+  return layer(name, std::make_shared<TablesOperator>(tables), {indices});
+}
+
+Value Model::interaction(const std::string& name, const Value& vectors, const Value& dense) {
+  return layer(name, std::make_shared<InteractionOperator>(), {vectors, dense});
+}
+
 Value Model::places(const std::string& name, const Value& x) {
   return layer(name, std::make_shared<PlacesOperator>(), {x});
 }
@@ -187,12 +195,15 @@ void check_output(const Shape& y, std::span<const Shape> inputs) {
 
 namespace {
 
-/// Throws Error unless an embedding reads tokens, and any other layer values.
+/// Throws Error unless an embedding and tables read tokens, and any other layer values.
 void check_type(const Operator& op, const Layer& input) {
-  const bool embeds = dynamic_cast<const EmbeddingOperator*>(&op) != nullptr;
-  if (embeds && !input.op->integers())
-    fail("its input '{}' holds values; an embedding reads an input with Input::tokens", input.name);
-  if (!embeds && input.op->integers()) fail("its input '{}' holds tokens, which only an embedding reads", input.name);
+  const bool looks_up = dynamic_cast<const EmbeddingOperator*>(&op) != nullptr,
+             adds = dynamic_cast<const TablesOperator*>(&op) != nullptr;
+  if ((looks_up || adds) && !input.op->integers())
+    fail("its input '{}' holds values; {} an input with Input::tokens", input.name,
+         adds ? "tables read" : "an embedding reads");
+  if (!looks_up && !adds && input.op->integers())
+    fail("its input '{}' holds tokens, which only an embedding or tables read", input.name);
 }
 
 }  // namespace
@@ -230,7 +241,9 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
 }
 
 Model Model::at_places(Index places) const {
-  const auto* input = layers_.empty() ? nullptr : dynamic_cast<const InputOperator*>(layers_.front().op.get());
+  const auto* input = inputs().size() == 1 ? dynamic_cast<const InputOperator*>(layers_.front().op.get()) : nullptr;
+  if (inputs().size() > 1)
+    fail("the model '{}' has {} inputs, and a sequence has one; use a model of text, as gpt", name_, inputs().size());
   if (input == nullptr || !input->integers() || input->input().length == 0)
     fail("the model '{}' reads no sequences of tokens, so it cannot continue one; use a model of text, as gpt", name_);
   const Index length = input->input().length;
@@ -261,6 +274,13 @@ Model Model::at_places(Index places) const {
     model.layer(layer.name, op, inputs);
   }
   return model;
+}
+
+std::vector<int> Model::inputs() const {
+  std::vector<int> inputs;
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    if (layers_[i].inputs.empty()) inputs.push_back(static_cast<int>(i));
+  return inputs;
 }
 
 bool Model::holds(const Value& value) const {

@@ -15,7 +15,6 @@ InputOperator::InputOperator(Input input) : input_(std::move(input)) {
   for (const Index extent : input_.spatial)
     if (extent < 1) fail("a spatial extent is {}; it must be 1 or more", extent);
   if (input_.channels < 1) fail("channels is {}; it must be 1 or more", input_.channels);
-  if (input_.tokens && input_.channels != 1) fail("channels is {}; an input of tokens has 1", input_.channels);
   if (input_.tokens && !input_.spatial.empty()) fail("an input of tokens has a length, and no spatial dimensions");
 }
 

@@ -329,6 +329,44 @@ class EmbeddingOperator final : public Operator {
   Embedding embedding_;
 };
 
+/// y[N F L] = the sum or mean over p of w[V F L] at the indices x[N p L].
+class TablesOperator final : public Operator {
+ public:
+  explicit TablesOperator(const Tables& tables) : tables_(tables) {}
+  std::string_view kind() const override { return "tables"; }
+  std::string describe() const override;
+  Shape output(std::span<const Shape> inputs) const override;
+  std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  /// The channels of the output are not the indices of a bag, so they are whole.
+  Layout follow(const Layout& x, const Shape& output) const override;
+  double flops(std::span<const Shape> inputs, const Shape& output) const override;
+  /// Backward reads and writes the row of each index, and sets the whole gradient to zero.
+  MemoryPasses memory_passes(bool /*training*/) const override {
+    return {.x = 1, .y = 1, .dx = 1, .dy = 1, .w = 0, .row = 1, .drow = 2};
+  }
+  const Tables& tables() const { return tables_; }
+
+ private:
+  Tables tables_;
+};
+
+/// y[N (F + pairs)] = (d[N F], all products of two of the vectors d and v[N F L])
+class InteractionOperator final : public Operator {
+ public:
+  std::string_view kind() const override { return "interaction"; }
+  int inputs() const override { return 2; }
+  Shape output(std::span<const Shape> inputs) const override;
+  OperatorLayouts layouts(const LayoutRequest& request) const override;
+  /// Each rank has all channels of its samples.
+  Layout follow(const Layout& x, const Shape& output) const override;
+  double flops(std::span<const Shape> inputs, const Shape& output) const override;
+  /// Each of the vectors meets all others.
+  double backward_work() const override { return 2; }
+  /// Vectors stay in the cache while their pairs are computed.
+  MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 1, .dx = 2, .dy = 1}; }
+};
+
 /// y[N C L] = x[N C D H W], with one place for each position, in their order.
 class PlacesOperator final : public Operator {
  public:

@@ -21,6 +21,20 @@ inline void refuse_partial(const Layout& output) {
          output.grid().print(output.partial()));
 }
 
+/// The output of a layer whose table is cut over the axes `rows`, without its pending sum over these and without what
+/// they cut of it. Throws Error if it asks for another sum.
+inline Layout without_axes(const Layout& output, AxisSet rows) {
+  if ((output.partial() & ~rows) != 0) refuse_partial(output);
+  Layout y = output.with_partial(0);
+  for (int d = 0; d < y.shape().dims(); ++d) {
+    AxisList kept;
+    for (const int axis : y.axes(d))
+      if ((AxisSet{1} << axis & rows) == 0) kept.push_back(axis);
+    y = y.with(d, kept);
+  }
+  return y;
+}
+
 inline void refuse_channels(const Layout& layout, std::string_view what) {
   if (const AxisSet axes = layout.sharding('C'); axes != 0)
     fail("{} \"{}\" shards dimension C over {}; this layer needs all channels of a sample on one rank: leave C whole",

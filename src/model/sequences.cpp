@@ -93,14 +93,7 @@ OperatorLayouts EmbeddingOperator::layouts(const LayoutRequest& request) const {
   const Shape& tokens = request.arriving[0].shape();
   const Shape table = weights({})[0].shape;
   const AxisSet vocabulary = request.weights ? request.weights->sharding('V') : 0;
-  if ((request.output.partial() & ~vocabulary) != 0) refuse_partial(request.output);
-  Layout y = request.output.with_partial(0);
-  for (int d = 0; d < y.shape().dims(); ++d) {
-    AxisList kept;
-    for (const int axis : y.axes(d))
-      if ((AxisSet{1} << axis & vocabulary) == 0) kept.push_back(axis);
-    y = y.with(d, kept);
-  }
+  const Layout y = without_axes(request.output, vocabulary);
   if (request.weights && request.weights->sharding('C') != y.sharding('C'))
     fail("weights \"{}\" cut dimension C over {}, but the output is cut over {}; cut both alike",
          request.weights->print(), request.weights->grid().print(request.weights->sharding('C')),

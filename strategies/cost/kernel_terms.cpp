@@ -76,6 +76,16 @@ ProductExtents extents_of_places(const LayerPlan& layer, const Box& y, int rank)
           volume(w, rank) / filters};
 }
 
+/// Returns the elements of the rows of a table that the indices on a rank name. Of a table whose rows are cut, each
+/// rank has its share of them.
+double elements_of_rows(const LayerPlan& layer, int rank) {
+  const Layout& w = layer->at.w[0];
+  const Box own = w.owned(rank);
+  const int c = w.shape().find('C'), v = w.shape().find('V');
+  const double share = static_cast<double>(own.extent(v)) / static_cast<double>(w.shape().extent(v));
+  return volume(layer->at.x[0], rank) * static_cast<double>(own.extent(c)) * share;
+}
+
 /// Returns the operations of a layer's forward pass on one rank, whose block of the output is `y`.
 double flops(LayerKernels& kernels, const Box& y, int rank) {
   const LayerPlan& layer = kernels.layer;
@@ -141,12 +151,15 @@ KernelTerm KernelTerms::on_rank(LayerKernels& kernels, int rank) const {
   MemoryPasses passes = layer.op->memory_passes(plan_.workload.training);
   if (layer.activation_fusion() == ActivationFusion::both) passes.dy += 2;  // y, for both passes over dy
   const auto output = static_cast<double>(y.volume());
+  const double rows = passes.row + passes.drow > 0 ? elements_of_rows(layer, rank) : 0;
   const HeldNumbers held =
       layer.inputs.empty() ? HeldNumbers{} : layer.op->numbers(layer->at.x[0], rank, plan_.workload.training);
   const auto elements = static_cast<double>(held.elements);
   term.flops = flops(kernels, y, rank);
-  term.bytes = (passes.x * x + passes.y * output + passes.w * w + passes.elements * elements) * element;
-  term.backward_bytes = (passes.dx * x + passes.dy * output + w + passes.elements * elements) * element;
+  term.bytes =
+      (passes.x * x + passes.y * output + passes.w * w + passes.row * rows + passes.elements * elements) * element;
+  term.backward_bytes =
+      (passes.dx * x + passes.dy * output + w + passes.drow * rows + passes.elements * elements) * element;
   for (const Pass pass : microbatch_passes) term.added[pass] += term.forwards[pass] * passes.apart * elements * element;
   if (term.backwards[Pass::backward_data] > 0)
     term.added[Pass::backward_data] += passes.backward_apart * elements * element;

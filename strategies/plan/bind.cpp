@@ -87,6 +87,7 @@ class Binder {
                             .name = layer.name,
                             .op = known.op,
                             .inputs = layer.inputs,
+                            .input = layer.inputs.empty() ? inputs_++ : -1,
                             .sends_to_stages = {},
                             .recompute = false,
                             .in_place = false,
@@ -166,8 +167,10 @@ class Binder {
     for (const auto& [left, crosses] : arriving_) {
       request.arriving.push_back(layout(left));
       request.input.emplace_back();
-      if (settings.input.text != nullptr)
-        request.input.back() = read(settings.input, layout(left).shape(), stage, "input", made.notes);
+      if (settings.input.text == nullptr) continue;
+      const Shape& shape = layout(left).shape();  // inputs may differ in dimensions
+      request.input.back() = request.input.size() == 1 ? read(settings.input, shape, stage, "input", made.notes)
+                                                       : request.input.front()->onto(shape);
     }
     if (settings.output.text != nullptr)
       request.output = read(settings.output, made.shape, stage, "output", made.notes);
@@ -280,15 +283,12 @@ class Binder {
   std::vector<Read> read_;
   std::vector<Leaving> leaving_;    // by layer
   std::vector<Arriving> arriving_;  // by input of the layer that is being bound
+  int inputs_ = 0;                  // the layers so far that receive samples
   Plan plan_;
 };
 
-/// Throws Error unless the model has one input layer, which receives the batch, and every layer except the loss has a
-/// reader. An unused output has no gradient.
+/// Throws Error unless every layer except the loss has a reader. An unused output has no gradient.
 void check_uses(const Model& model) {
-  for (std::size_t i = 0; i < model.layers().size(); ++i)
-    if ((model.layers()[i].inputs.empty()) != (i == 0))
-      fail("layer '{}': a model begins with its input, its only layer without inputs", model.layers()[i].name);
   std::vector<bool> used(model.layers().size(), false);
   for (const auto& layer : model.layers())
     for (const int input : layer.inputs) used[input] = true;

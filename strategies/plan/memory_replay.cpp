@@ -61,7 +61,8 @@ class Replay {
     Packs dy_halo;                   // while it travels
   };
   struct Microbatch {
-    Buffer images, target;
+    std::vector<Buffer> images;  // by input
+    Buffer target;
     std::vector<LayerTensors> tensors;  // of the layers that the stage runs or reads
     std::vector<Buffer> sent;           // and the buffers of these messages
     std::vector<Packs> arriving;
@@ -109,7 +110,7 @@ class Replay {
       case release_kept: at(op.layer).kept.clear(); return;
       case release_output: at(op.layer).output = {}; return;
       case release_layer: at(op.layer) = {}; return;
-      case release_images: m_->images = {}; return;
+      case release_images: m_->images[layer(op.layer).input] = {}; return;
       case release_target: m_->target = {}; return;
       case release_previous:
         if (action_.microbatch > 0) *(m_ - 1) = {};
@@ -178,10 +179,11 @@ class Replay {
   void read() {
     const auto& loss = layers_->back();
     const Target target = loss.op->target(loss->input_shapes[0]);
-    const LayerPlan& input = layers_->front();
-    if (here(0))
-      m_->images =
-          hold(MemoryClass::activations, volume(input->y) * size_of(input.op->output_type(plan_.workload.dtype)));
+    for (int i = 0; i < static_cast<int>(layers_->size()); ++i)
+      if (const LayerPlan& input = layer(i); input.input >= 0)
+        m_->images.push_back(here(i) ? hold(MemoryClass::activations,
+                                            volume(input->y) * size_of(input.op->output_type(plan_.workload.dtype)))
+                                     : Buffer());
     if (here(static_cast<int>(layers_->size()) - 1))
       m_->target = hold(MemoryClass::activations, loss->at.x[0].onto(target.shape).elements(rank_) *
                                                       (target.labels ? size_of(DType::i32) : element_));
@@ -273,7 +275,7 @@ class Replay {
     const LayerPlan& layer = this->layer(i);
     const Kept keeps = layer.keeps();
     LayerTensors& tensors = at(i);
-    tensors.y = layer.inputs.empty() ? m_->images
+    tensors.y = layer.inputs.empty() ? m_->images[layer.input]
                 : layer.in_place     ? tensors.work.front()
                                      : hold(MemoryClass::activations, volume(layer->at.y) * element_);
     if (keeps.z) tensors.kept.push_back(hold(MemoryClass::activations, volume(layer->at.y) * element_));

@@ -53,6 +53,13 @@ std::span<const int> Readers::of(int layer) const {
   return std::span(readers_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
 }
 
+std::vector<int> Plan::inputs() const {
+  std::vector<int> inputs;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (layers[i].input >= 0) inputs.push_back(static_cast<int>(i));
+  return inputs;
+}
+
 Interval Plan::samples(int microbatch) const { return balanced_block({0, workload.batch}, microbatches, microbatch); }
 
 int Plan::replica_of(int microbatch) const {

@@ -156,7 +156,8 @@ class GroupOps {
   }
 
   void release_ends() {
-    if (mine(0)) add(release_images);
+    for (int i = first_; i < end_; ++i)
+      if (layer(i).inputs.empty()) add(release_images, i);
     if (mine(static_cast<int>(layers_.size()) - 1)) add(release_target);
   }
 

@@ -236,8 +236,8 @@ TEST_P(Sequences, EmbeddingsAreRowsOfTheTable) {
             set_all(expected, 0);
           }
           set_all(y, nan);
-          backend.embed_forward(tokens, 11, table, y, {});
-          backend.embed_backward(tokens, dy, dtable, write, {});
+          backend.embed_forward(tokens, 11, table, 1, y, {});
+          backend.embed_backward(tokens, dy, 1, dtable, write, {});
           naive::for_elements(y, [&](const naive::At& at, Index i) {
             const Index row = (at[0] - box[0].lo) * places + at[4] - box[2].lo;
             const auto token = static_cast<Index>(tokens.get(row));
@@ -263,8 +263,132 @@ TEST(Embeddings, GradientsAreSummedInTheOrderOfRows) {
     for (const bool late : {false, true}) {
       dy.set(0, late ? 1 : 0x1p24);
       dy.set(59, late ? 0x1p24 : 1);
-      backend.embed_backward(tokens, dy, dtable, Write::over, {});
+      backend.embed_backward(tokens, dy, 1, dtable, Write::over, {});
       EXPECT_EQ(dtable.get(0), 0x1p24 + (late ? 60 : 0));  // 59 is halfway between two numbers, and rounded to even
+    }
+  });
+}
+
+// Bags of several tokens, from one table for all places or from one for each, against a sum over all tokens.
+TEST_P(Sequences, BagsAreSumsOfRowsOfTheirTable) {
+  constexpr Index bag = 3, vocabulary = 5;
+  for_backends([&](Backend& backend) {
+    for (const bool own : {false, true})
+      for (const Interval held : {Interval{0, 5}, Interval{1, 3}, Interval{4, 4}})
+        for (const Interval places : {Interval{0, 1}, Interval{2, 9}, Interval{3, 3}})
+          for (const Write write : {Write::over, Write::add}) {
+            SCOPED_TRACE(fmt::format("{} {}..{} {}..{}", own, held.lo, held.hi, places.lo, places.hi));
+            const Box box = box_of(4, {2, 8}, places);
+            Box of(own ? 3 : 2);
+            of[0] = held;
+            of[1] = box[1];
+            if (own) of[2] = places;
+            const std::string_view names = own ? "VCL" : "VC";
+            const Tensor table = integers(random, GetParam(), names, of),
+                         dtable = integers(random, GetParam(), names, of);
+            const Tensor tokens = drawn_tokens(random, 4 * places.extent() * bag, vocabulary);
+            const Tensor y = test::tensor(GetParam(), "NCL", box), dy = integers(random, GetParam(), "NCL", box);
+            const Tensor sums = test::tensor(DType::f64, "NCL", box), expected = exact(dtable);
+            if (write == Write::over) {
+              set_all(dtable, nan);
+              set_all(expected, 0);
+            }
+            set_all(y, nan);
+            set_all(sums, 0);
+            backend.embed_forward(tokens, vocabulary, table, 0.5, y, {});
+            backend.embed_backward(tokens, dy, 0.5, dtable, write, {});
+            naive::for_elements(y, [&](const naive::At& at, Index i) {
+              const Index row = (at[0] - box[0].lo) * places.extent() + at[4] - places.lo;
+              for (Index p = 0; p < bag; ++p) {
+                const auto token = static_cast<Index>(tokens.get(row * bag + p));
+                if (token < held.lo || token >= held.hi) continue;
+                const std::array<Index, max_dims> entry{token, at[1], at[4]};
+                sums.set(i, sums.get(i) + 0.5 * table.at(entry));
+                const Index to = expected.offset(entry);
+                expected.set(to, expected.get(to) + 0.5 * dy.get(i));
+              }
+            });
+            expect_near(y, sums, 0);
+            expect_near(dtable, expected, 0);
+          }
+  });
+}
+
+// z_i * z_j of all pairs, and their gradients, from the definition.
+TEST_P(Sequences, InteractionsAreProductsOfPairs) {
+  for_backends([&](Backend& backend) {
+    for (const Index places : {1, 2, 6})
+      for (const Index channels : {1, 3, 33})
+        for (const Index samples : {0, 1, 3}) {
+          SCOPED_TRACE(fmt::format("{} {} {}", places, channels, samples));
+          const Interval range{2, 2 + samples};
+          const Index outputs = channels + places * (places + 1) / 2;
+          const auto box = [&](Index columns, Index length) {
+            Box made(length == 0 ? 2 : 3);
+            made[0] = range;
+            made[1] = {0, columns};
+            if (length > 0) made[2] = {0, length};
+            return made;
+          };
+          const auto drawn = [&](std::string_view names, const Box& of) {
+            return integers(random, GetParam(), names, of);
+          };
+          const Tensor vectors = drawn("NCL", box(channels, places)), dense = drawn("NC", box(channels, 0)),
+                       dy = drawn("NC", box(outputs, 0));
+          const Tensor y = test::tensor(GetParam(), "NC", dy.box()),
+                       dvectors = test::tensor(GetParam(), "NCL", vectors.box()),
+                       ddense = test::tensor(GetParam(), "NC", dense.box());
+          const Tensor right = exact(dy), right_vectors = exact(dvectors), right_dense = exact(ddense);
+          for (const auto& made : {y, dvectors, ddense}) set_all(made, nan);
+          for (const auto& sum : {right, right_vectors, right_dense}) set_all(sum, 0);
+          backend.interact_forward(vectors, dense, y, {});
+          backend.interact_backward(vectors, dense, dy, dvectors, ddense, {});
+          for (Index n = range.lo; n < range.hi; ++n)
+            for (Index c = 0; c < channels; ++c) {
+              const auto z = [&](Index i) { return i == 0 ? dense.at({n, c}) : vectors.at({n, c, i - 1}); };
+              const auto add = [&](Index i, double value) {
+                const Tensor& to = i == 0 ? right_dense : right_vectors;
+                const Index at = to.offset({n, c, std::max<Index>(i - 1, 0)});
+                to.set(at, to.get(at) + value);
+              };
+              right.set(right.offset({n, c}), z(0));
+              add(0, dy.at({n, c}));
+              Index pair = channels;
+              for (Index i = 1; i <= places; ++i)
+                for (Index j = 0; j < i; ++j, ++pair) {
+                  const Index at = right.offset({n, pair});
+                  right.set(at, right.get(at) + z(i) * z(j));
+                  add(i, dy.at({n, pair}) * z(j));
+                  add(j, dy.at({n, pair}) * z(i));
+                }
+            }
+          expect_near(y, right, 0);
+          expect_near(dvectors, right_vectors, 0);
+          expect_near(ddense, right_dense, 0);
+        }
+  });
+}
+
+TEST(Embeddings, AnIndexBeyondTheRowsIsNamedWithItsTable) {
+  for_backends([&](Backend& backend) {
+    Box of(3);
+    of[0] = {0, 4};
+    of[1] = {0, 2};
+    of[2] = {3, 6};
+    const Tensor table = test::tensor(DType::f32, "VCL", of),
+                 y = test::tensor(DType::f32, "NCL", box_of(2, of[1], of[2]));
+    const Tensor tokens = test::tensor(DType::i32, "F", Box(Shape{{'F', 12}}));
+    set_all(table, 1);
+    tokens.set(9, 4);  // in a bag of two: of the second sample, in the second table
+    const auto run = [&] { backend.embed_forward(tokens, 4, table, 1, y, {}); };
+    if (backend.name() == "reference") {
+      EXPECT_EQ(test::error_of(run),
+                fmt::format("sample {} of a microbatch has the index 4 in table 4, but the tables have 4 rows; indices "
+                            "are 0 to 3",
+                            y.box()[0].lo + 1));
+    } else {
+      run();
+      for (Index i = 0; i < y.volume(); ++i) EXPECT_EQ(std::isnan(y.get(i)), i / 2 == 4);
     }
   });
 }
@@ -277,7 +401,7 @@ TEST(Embeddings, TokensOutsideTheVocabularyAreErrors) {
       const Tensor y = test::tensor(DType::f32, "NCL", box_of(1, {0, 2}, {0, 3}));
       set_all(table, 1);
       tokens.set(1, token);
-      const auto run = [&] { backend.embed_forward(tokens, 11, table, y, {}); };
+      const auto run = [&] { backend.embed_forward(tokens, 11, table, 1, y, {}); };
       if (backend.name() == "reference") {
         EXPECT_EQ(test::error_of(run),
                   fmt::format("a token is {}, but the vocabulary has 11 entries; tokens are 0 to 10",

@@ -105,6 +105,16 @@ bad("no properties", 1, ["--model", "lenet5", "--device", "cuda", "--properties"
 bad("properties of no card", 1, ["--model", "lenet5", "--device", "cuda", "--properties", "p.json"],
     r"--properties p\.json: it does not describe a card|this build cannot compute on GPUs", verb="explain",
     prepare=properties("[]"))
+DLRM = ["--model", "dlrm", "--rows", "9", "--samples", "8", "--batch", "8"]
+bad("tables of another model", 1, ["--model", "mlp", "--tables", "3"], "--tables 3: mlp has no tables; leave it out")
+bad("no rows", 1, ["--model", "dlrm", "--rows", "-1"], "--rows -1: rows is -1; it must be 1 to")
+bad("an extent of tables", 1, ["--model", "dlrm", "--size", "9"], "--size 9: dlrm has no extent; leave it out")
+bad("a data set of one input", 2, ["--model", "dlrm", "--data", "fashion-mnist"], "the samples of the data set "
+    "'fashion-mnist' have one input, but the model reads 2: 'categories', 'dense'; use a data set with these")
+bad("categories that are flipped", 2, [*DLRM, "--flip"], r"the model reads 2 inputs \('categories', 'dense'\); leave")
+bad("text for tables", 2, [*DLRM[:4], "--data", "text", "--data-dir", "."], "the model 'dlrm' has no input of tokens")
+bad("columns that are not the output's", 2, [*DLRM, *S], "layer 'tables'", 'weights "V C@data L" cut dimension C over',
+    prepare=strategy('grid = "data=2"\n[[layer]]\nmatch = "tables"\nweights = "C@data"\n'))
 bad("unknown optimizer", 1, ["--optimizer", "adma"], "did you mean 'adam'")
 bad("learning rate of 0", 1, ["--rate", "0"], "learning rate is 0")
 bad("unknown kind of optimizer state", 2, S, r"s\.toml, line 2", "sharded",

@@ -208,6 +208,7 @@ NETWORKS = {"resnet18": (4, ["--size", "64", "--width", "0.25", "--classes", "10
             "unet3d": (4, ["--size", "16", "--width", "0.25", "--batch", "2"], "unet3d-spatial"),
             "cosmoflow": (4, ["--size", "32", "--width", "0.25", "--batch", "2"], "cosmoflow-spatial"),
             "mesh-tangling": (4, ["--size", "128", "--width", "0.25", "--batch", "2"], "mesh-tangling-stationary-w"),
+            "dlrm": (4, ["--rows", "500", "--batch", "16"], "dlrm-tables"),
             "vgg16": (4, ["--size", "64", "--width", "0.25", "--classes", "10", "--batch", "4"], "vgg16-spatial"),
             "googlenet": (1, ["--size", "64", "--width", "0.25", "--classes", "10", "--batch", "4"], None)}
 

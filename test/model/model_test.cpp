@@ -319,6 +319,47 @@ TEST(Model, OnlyEmbeddingsReadTokens) {
   expect_error([&] { m.positions("positions", x, {.places = 1}); }, {"its table has 1 places, but its input"});
 }
 
+TEST(Model, HasInputsTablesAndInteractions) {
+  Model m("tables");
+  const Value dense = m.input("dense", {.channels = 4});
+  const Value indices = m.input("indices", {.channels = 3, .length = 5, .tokens = true});
+  const Value rows = m.tables("rows", indices, {.rows = 9, .features = 4, .mean = true});
+  m.interaction("pairs", rows, dense);
+  EXPECT_EQ(m.inputs(), (std::vector<int>{0, 1}));
+  EXPECT_EQ(m.describe(),
+            "tables\n"
+            "dense = input() C=4 -> N=1 C=4\n"
+            "indices = input() C=3 L=5 tokens -> N=1 C=3 L=5\n"
+            "rows = tables(indices) 4 of 9 rows mean -> N=1 C=4 L=5\n"
+            "pairs = interaction(rows, dense)  -> N=1 C=19\n");
+  const std::vector<Shape> inputs{m.shapes(1)[1]};
+  const WeightSpec table = m.layers()[2].op->weights(inputs)[0];
+  EXPECT_EQ(table.shape.print(), "V=9 C=4 L=5");
+  EXPECT_NEAR(table.deviation, 1 / std::sqrt(27.), 1e-15);
+  expect_error([&] { m.tables("z", rows, {}); },
+               {"layer 'z' (tables): its input 'rows' holds values; tables read an input with Input::tokens"});
+  expect_error([&] { m.embedding("z", indices, {}); }, {"has 3 channels; tokens have 1"});
+  expect_error([&] { m.tables("z", indices, {.rows = 0}); }, {"rows is 0; it must be 1 to 2147483647"});
+  expect_error([&] { m.tables("z", indices, {.features = 0}); }, {"features is 0"});
+  expect_error([&] { m.tables("z", m.input("flat", {.tokens = true}), {}); }, {"has no dimension L"});
+  expect_error([&] { m.interaction("z", dense, dense); }, {"its vectors N=1 C=4 must have the dimensions N C L"});
+  expect_error([&] { m.interaction("z", rows, rows); }, {"its dense input", "must have the dimensions N C"});
+  const Value wide = m.linear("wide", dense, {.features = 5});
+  expect_error([&] { m.interaction("z", rows, wide); }, {"differ in channels"});
+  expect_error([&] { m.at_places(1); }, {"the model 'tables' has 3 inputs, and a sequence has one"});
+}
+
+// The tables of 26 categories, and the perceptrons of Naumov et al. 2019 for Criteo Kaggle.
+TEST(Model, DlrmHasThePublishedWeights) {
+  const auto linear = [](Index in, Index out) { return in * out + out; };
+  EXPECT_EQ(builtin_model("dlrm").weights(), 26 * 10000 * 16 + linear(13, 512) + linear(512, 256) + linear(256, 64) +
+                                                 linear(64, 16) + linear(16 + 27 * 26 / 2, 512) + linear(512, 256) +
+                                                 linear(256, 2));
+  expect_error([] { builtin_model("dlrm", {.extent = 9}); }, {"dlrm has no extent"});
+  expect_error([] { builtin_model("dlrm", {.tables = {.rows = -1}}); }, {"rows is -1"});
+  expect_error([] { builtin_model("mlp", {.tables = {.bag = 2}}); }, {"mlp has no bag"});
+}
+
 TEST(Model, PassesOverSomePlacesHaveTheWeightsOfAllPlaces) {
   const Model gpt = builtin_model("gpt", {.transformer = {.layers = 1, .hidden = 8, .heads = 2, .sequence = 6}});
   for (const Index places : {1, 4, 6}) {

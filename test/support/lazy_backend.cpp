@@ -215,15 +215,24 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
                             true);
     Kernels::row_norm_backward(norm, x, dy, scale, dx, weights, stream);
   }
-  void embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, const Tensor& y,
+  void embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, double scale, const Tensor& y,
                      Stream stream) override {
     const Touching touching(*declared_, "embed_forward", {tokens, table}, {y});
-    Kernels::embed_forward(tokens, vocabulary, table, y, stream);
+    Kernels::embed_forward(tokens, vocabulary, table, scale, y, stream);
   }
-  void embed_backward(const Tensor& tokens, const Tensor& dy, const Tensor& dtable, Write write,
+  void embed_backward(const Tensor& tokens, const Tensor& dy, double scale, const Tensor& dtable, Write write,
                       Stream stream) override {
     const Touching touching(*declared_, "embed_backward", {tokens, dy}, {dtable}, true);
-    Kernels::embed_backward(tokens, dy, dtable, write, stream);
+    Kernels::embed_backward(tokens, dy, scale, dtable, write, stream);
+  }
+  void interact_forward(const Tensor& vectors, const Tensor& dense, const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "interact_forward", {vectors, dense}, {y});
+    Kernels::interact_forward(vectors, dense, y, stream);
+  }
+  void interact_backward(const Tensor& vectors, const Tensor& dense, const Tensor& dy, const Tensor& dvectors,
+                         const Tensor& ddense, Stream stream) override {
+    const Touching touching(*declared_, "interact_backward", {vectors, dense, dy}, {dvectors, ddense});
+    Kernels::interact_backward(vectors, dense, dy, dvectors, ddense, stream);
   }
   void softmax_heads(Index heads, bool causal, const Tensor& x, Stream stream) override {
     const Touching touching(*declared_, "softmax_heads", {x}, {x}, true);

@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -94,15 +96,16 @@ class Bound {
 
 }  // namespace
 
-DrawnData::DrawnData(Shape sample, const Target& target, Index size, Index classes, Index different_tokens)
-    : sample_(sample), size_(size), classes_(target.labels ? classes : 0), vocabulary_(different_tokens) {
+DrawnData::DrawnData(std::vector<SampleInput> inputs, const Target& target, Index size, Index classes)
+    : inputs_(std::move(inputs)), size_(size), classes_(target.labels ? classes : 0) {
   for (int d = 1; d < target.shape.dims(); ++d) target_.push_back({target.shape.name(d), target.shape.extent(d)});
 }
 
-void DrawnData::read(Index sample, const Box& box, std::span<double> out) const {
-  for_places(sample, sample_, box, [&](std::size_t i, Index at) {
-    out[i] = vocabulary_ == 0 ? Random(7, 1).normal(at)
-                              : static_cast<double>(Random(7, 1).bits(at) % static_cast<std::uint32_t>(vocabulary_));
+void DrawnData::read_input(int input, Index sample, const Box& box, std::span<double> out) const {
+  const auto& [name, shape, vocabulary] = inputs_[input];
+  const Random random(7, inputs_.size() == 1 ? 1 : hash_text(name));
+  for_places(sample, shape, box, [&, words = static_cast<std::uint32_t>(vocabulary)](std::size_t i, Index at) {
+    out[i] = words == 0 ? random.normal(at) : static_cast<double>(random.bits(at) % words);
   });
 }
 
@@ -116,17 +119,47 @@ void DrawnData::read_labels(Index sample, const Box& box, std::span<std::int32_t
   });
 }
 
-Shape sample_of(const Model& model) {
-  const Shape one = model.shapes(1)[0];
-  Shape sample;
-  for (int d = 1; d < one.dims(); ++d) sample.push_back({one.name(d), one.extent(d)});
-  return sample;
+std::vector<SampleInput> inputs_of(const Model& model) {
+  std::vector<SampleInput> inputs;
+  for (const int input : model.inputs()) {
+    const Shape one = model.shapes(1)[input];
+    SampleInput& made = inputs.emplace_back();
+    made.name = model.layers()[input].name;
+    for (int d = 1; d < one.dims(); ++d) made.shape.push_back({one.name(d), one.extent(d)});
+    if (!model.layers()[input].op->integers()) continue;
+    made.vocabulary = 1 << 30;
+    for (const Layer& layer : model.layers())
+      if (std::find(layer.inputs.begin(), layer.inputs.end(), input) != layer.inputs.end())
+        made.vocabulary = std::min(made.vocabulary, layer.op->weights(std::array{one})[0].shape['V']);
+  }
+  return inputs;
 }
 
 DrawnData data_of(const Model& model, Index samples) {
   const Shape scores = model.shapes(1)[model.layers().back().inputs[0]];
-  return {sample_of(model), model.layers().back().op->target(scores), samples, scores['C'],
-          model.layers().front().op->integers() ? vocabulary : 0};
+  std::vector<SampleInput> inputs = inputs_of(model);
+  std::reverse(inputs.begin(), inputs.end());
+  return {std::move(inputs), model.layers().back().op->target(scores), samples, scores['C']};
+}
+
+Batch batch_of(const Model& model, const Executor& executor, const std::function<double(int input, Index i)>& image,
+               const std::function<double(Index i)>& label) {
+  const auto whole = [](double value, Index numbers) {
+    return numbers == 0 ? value : static_cast<double>(static_cast<Index>(value) % numbers);
+  };
+  Batch batch;
+  const std::vector<SampleInput> inputs = inputs_of(model);
+  for (int i = 0; i < std::ssize(inputs); ++i) {
+    const Shape& shape = executor.plan().layers[executor.inputs()[i]]->shape;
+    const Index words = inputs[i].vocabulary;
+    batch.images.emplace_back(words > 0 ? DType::i32 : DType::f64, shape.names(), executor.images(0, i));
+    fill(batch.images.back(), shape, [&](Index at) { return whole(image(i, at), words); });
+  }
+  const Target target = executor.target();
+  const Index classes = target.labels ? executor.plan().layers.back()->input_shapes[0]['C'] : 0;
+  batch.target = Tensor(classes > 0 ? DType::i32 : DType::f64, target.shape.names(), executor.target_box());
+  fill(batch.target, target.shape, [&](Index at) { return whole(label(at), classes); });
+  return batch;
 }
 
 Workload workload_of(const RandomCase& drawn) {

@@ -15,29 +15,30 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 namespace partita::test {
 
 inline constexpr int steps = 3;
 
-/// A data set of random images and targets. Each element depends on its global index only.
-class DrawnData final : public Dataset {
+/// A data set of random images and targets. Each element depends on its input and its global index only.
+class DrawnData final : public DatasetOfInputs {
  public:
-  /// `target` is the target of a batch of one sample; `different_tokens` is 0 if samples are values.
-  DrawnData(Shape sample, const Target& target, Index size, Index classes, Index different_tokens = 0);
-  Shape sample() const override { return sample_; }
+  /// `target` is the target of a batch of one sample.
+  DrawnData(std::vector<SampleInput> inputs, const Target& target, Index size, Index classes);
+  std::vector<SampleInput> inputs() const override { return inputs_; }
   Shape target() const override { return target_; }
   Index size() const override { return size_; }
   Index classes() const override { return classes_; }
-  Index vocabulary() const override { return vocabulary_; }
-  void hold(std::span<const Index>, const Box&) override {}
-  void read(Index sample, const Box& box, std::span<double> out) const override;
+  void hold_input(int, std::span<const Index>, const Box&) override {}
+  void read_input(int input, Index sample, const Box& box, std::span<double> out) const override;
   void read_target(Index sample, const Box& box, std::span<double> out) const override;
   void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override;
 
  private:
-  Shape sample_, target_;
-  Index size_, classes_, vocabulary_;
+  std::vector<SampleInput> inputs_;
+  Shape target_;
+  Index size_, classes_;
 };
 
 /// Everything that one rank reports after a run.
@@ -51,10 +52,14 @@ struct RankResult {
   MemoryPeak memory, predicted;
 };
 
-/// Returns the shape of the model's input without N.
-Shape sample_of(const Model& model);
-/// Returns data for a model: values or tokens, and targets of its loss.
+/// Returns the inputs that a model reads; tokens are those that all their readers know.
+std::vector<SampleInput> inputs_of(const Model& model);
+/// Returns data for a model: values or tokens, and targets of its loss. Its inputs are in the opposite order.
 DrawnData data_of(const Model& model, Index samples);
+/// Returns a batch for an executor on one rank. `image(input, i)` and `label(i)` return its elements, which are taken
+/// modulo the vocabulary or the number of classes where they are whole numbers.
+Batch batch_of(const Model& model, const Executor& executor, const std::function<double(int input, Index i)>& image,
+               const std::function<double(Index i)>& label);
 
 Workload workload_of(const RandomCase& drawn);
 

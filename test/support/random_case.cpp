@@ -18,12 +18,12 @@ namespace {
 class Drawing {
  public:
   Drawing(std::uint64_t seed, Index width)
-      : random_(seed), width_(width), third_(seed % 3 == 0), fourth_(seed % 4 == 0) {
+      : random_(seed), width_(width), third_(seed % 3 == 0), fourth_(seed % 4 == 0), tables_(seed % 10 == 6) {
     strategy =
         Strategy(pick(std::vector<std::string>{"", "a=2", "a=3", "a=4", "a=2 b=2", "a=6", "a=3 b=2", "a=2 b=3", "a=8",
                                                "a=2 b=4", "a=4 b=2", "a=2 b=2 c=2", "a=1 b=2", "a=2 b=1 c=3"}));
     batch = pick(std::vector<Index>{1, 2, 3, 5, 7});
-    model = draw_model();
+    model = tables_ ? draw_model_with_tables() : draw_model();
     if (chance(0.3)) draw_stages();
     const auto shapes = model.shapes(batch);
     for (std::size_t i = 0; i < model.layers().size(); ++i) draw_rule(model.layers()[i], shapes, i);
@@ -101,7 +101,8 @@ class Drawing {
       if (chance(0.15) && !layer.inputs.empty()) rule.input = draw_layout(layer, shapes[layer.inputs[0]]);
       if (chance(0.15) && layer.op->kind() == "linear" && strategy.grid().axes() > 0)
         rule.output = "sum@" + pick(strategy.grid().names());
-      if (chance(0.4) && (layer.op->kind() == "linear" || layer.op->kind() == "embedding"))
+      if (chance(0.4) &&
+          (layer.op->kind() == "linear" || layer.op->kind() == "embedding" || layer.op->kind() == "tables"))
         rule.weights = draw_weights(layer, shapes);
       if (chance(0.5)) rule.algorithm = draw_algorithm(*layer.op);
       if (chance(0.15) && !layer.inputs.empty() && !layer.op->is_loss()) rule.recompute = true;
@@ -388,6 +389,41 @@ class Drawing {
     return m;
   }
 
+  /// Draws a model with one or two groups of tables, each with an input of its own, and an input of numbers, in any
+  /// order.
+  Model draw_model_with_tables() {
+    Model m("random");
+    const Index features = between(1, 6);
+    Value dense, vectors;
+    const auto add_dense = [&] {
+      Input input{.channels = between(1, 5)};
+      for (Index d = between(0, 2); d > 0; --d) input.spatial.push_back(between(1, 4));
+      dense = m.input("dense", input);
+      if (input.spatial.empty() && chance(0.3)) dense = m.relu("bent", dense);
+      dense = m.linear("bottom", dense, {.features = features, .bias = chance(0.5)});
+    };
+    const auto add_tables = [&](const std::string& group) {
+      const Value in = m.input("in" + group, {.channels = between(1, 3), .length = between(1, 5), .tokens = true});
+      return m.tables("tables" + group, in,
+                      {.rows = pick(std::vector<Index>{1, 2, 3, 7, 11}),
+                       .features = features,
+                       .mean = chance(0.5),
+                       .deviation = 1});
+    };
+    const bool late = chance(0.5);
+    if (!late) add_dense();
+    vectors = add_tables("0");
+    if (late) add_dense();
+    Value t = chance(0.7) ? m.interaction("interaction", vectors, dense)
+                          : m.add("sum", dense, m.linear("of_tables", vectors, {.features = features}));
+    if (chance(0.5)) t = m.concatenate("all", {t, m.linear("more", add_tables("1"), {.features = between(1, 4)})});
+    if (chance(0.5)) t = m.linear("top", t, {.features = width_ * between(1, 9), .activation = draw_activation()});
+    const Index classes = between(2, 5);
+    t = m.linear("fc", t, {.features = classes});
+    chance(0.8) ? m.softmax_cross_entropy("loss", t, draw_labels(classes)) : m.mean_squared_error("loss", t);
+    return m;
+  }
+
   /// Draws a layout: each axis shards a random dimension that the layer can shard, or replicates.
   std::string draw_layout(const Layer& layer, const Shape& shape) {
     std::vector<std::string> axes = strategy.grid().names();
@@ -411,6 +447,7 @@ class Drawing {
   Index width_;
   int dims_ = 2;           // number of spatial dimensions
   bool third_, fourth_;    // whether three, and four, divide the seed
+  bool tables_;            // whether the model has tables, and several inputs
   bool sequence_ = false;  // whether the dimension is that of places, L
 };
 

@@ -234,18 +234,26 @@ class Backend {
   /// dx = the gradient of row_norm_forward; dx may be empty. Also computes `weights`, if any are wanted.
   virtual void row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale,
                                  const Tensor& dx, const RowNormWeights& weights, Stream stream) = 0;
-  /// y[n,c,l] = table[token[n,l],c], or 0 if the box of table[V C] lacks the token. `tokens` (i32) has one number for
-  /// each row of y, in the same order. A token outside [0, vocabulary) gives an Error, or on a device NaN.
-  virtual void embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, const Tensor& y,
+  /// y[n,c,l] = scale * the sum of table[v,c] over the tokens v of a bag; a table[V C L] has rows of its own for each
+  /// place. Rows that the box of the table lacks count as 0. `tokens` (i32) has equally many numbers, a bag, for each
+  /// row of y, in the same order. A token outside [0, vocabulary) gives an Error, or on a device NaN.
+  virtual void embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, double scale, const Tensor& y,
                              Stream stream) = 0;
-  /// dtable[v,c] = sum of dy[n,c,l] over the rows whose token is v, in the order of rows; or += with Write::add.
-  virtual void embed_backward(const Tensor& tokens, const Tensor& dy, const Tensor& dtable, Write write,
+  /// dtable[v,c] (or [v,c,l]) = scale * the sum of dy[n,c,l] over the tokens v, in the order of tokens; or += with
+  /// Write::add.
+  virtual void embed_backward(const Tensor& tokens, const Tensor& dy, double scale, const Tensor& dtable, Write write,
                               Stream stream) = 0;
   /// The channels of each place of x[N C L] are `heads` rows of scores, one score for each of places from 0 on. x = the
   /// softmax of each row. With `causal`, the scores of later places count as minus infinity.
   virtual void softmax_heads(Index heads, bool causal, const Tensor& x, Stream stream) = 0;
   /// The gradient of softmax_heads, times `scale`: dx = scale * y * (dx - sum over the row of y * dx)
   virtual void softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dx, Stream stream) = 0;
+  /// y[n] = the channels of dense[n], then z_i * z_j for all vectors j < i, in the order of i and then of j, where z_0
+  /// is dense[n] and z_i the place i - 1 of vectors[n].
+  virtual void interact_forward(const Tensor& vectors, const Tensor& dense, const Tensor& y, Stream stream) = 0;
+  /// dvectors and ddense = the gradients of interact_forward
+  virtual void interact_backward(const Tensor& vectors, const Tensor& dense, const Tensor& dy, const Tensor& dvectors,
+                                 const Tensor& ddense, Stream stream) = 0;
   /// y[n,c,l] = f(x[n,2c,l]) * x[n,2c+1,l] (Shazeer, "GLU Variants Improve Transformer", 2020)
   virtual void gate_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) = 0;
   /// dx = the gradient of gate_forward

@@ -48,12 +48,12 @@ class Padding {
   std::vector<Sides> values_;
 };
 
-/// The input layer: samples as the data set delivers them, x[N C D H W] or, for sequences, x[N C L].
+/// An input layer: samples as the data set delivers them, x[N C D H W] or, for sequences, x[N C L].
 struct Input {
   Index channels = 1;
   std::vector<Index> spatial = {};  ///< extents of up to three spatial dimensions
   Index length = 0;                 ///< number of places of a sequence; 0: the input is not a sequence
-  bool tokens = false;              ///< x holds whole numbers from 0 on, which only embeddings read
+  bool tokens = false;              ///< x holds whole numbers from 0 on, which only embeddings and tables read
 };
 
 /// y = conv(x, w) + b: every output reads a window of every channel.
@@ -137,6 +137,16 @@ struct Embedding {
   Index features = 1;
   double deviation = 0.02;  ///< of the initial values (Radford et al., "Language Models are Unsupervised Multitask
                             ///< Learners", 2019)
+};
+
+/// y[N F L] = the sum over the places p of a bag of w[index x[N p L], F, L]: each of the L tables gives the sum, or the
+/// mean, of the rows that its bag names. Tables of other sizes are another layer.
+struct Tables {
+  Index rows = 1;  ///< of each table; indices are 0 to rows - 1
+  Index features = 1;
+  bool mean = false;     ///< the mean of the rows instead of their sum
+  double deviation = 0;  ///< of the initial values; 0: 1/sqrt(3 rows) (Naumov et al., "Deep Learning Recommendation
+                         ///< Model for Personalization and Recommendation Systems", 2019)
 };
 
 /// y[N C L] = x[N C L] + w[C L]: a learned vector of features for each place.

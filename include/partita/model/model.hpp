@@ -35,7 +35,8 @@ class Model {
 
   // layers.hpp documents the options. N C ... stands for samples, channels and up to three spatial dimensions D H W.
 
-  /// The model's only input: N C ..., as the data set delivers it.
+  /// An input: N C ..., as the data set delivers it. A model has one or more, each with the name by which its data set
+  /// knows it.
   Value input(const std::string& name, const Input& input);
   /// Convolution: N C ... becomes N F ... with Conv::filters channels.
   Value conv(const std::string& name, const Value& x, const Conv& conv);
@@ -93,6 +94,12 @@ class Model {
   Value linear(const std::string& name, const Value& x, const Linear& linear);
   /// Tokens N 1 L of an input with Input::tokens become N F L with Embedding::features channels.
   Value embedding(const std::string& name, const Value& tokens, const Embedding& embedding);
+  /// The sum or the mean of the rows of a bag, from a table for each place: indices N P L of an input with
+  /// Input::tokens become N F L with Tables::features channels.
+  Value tables(const std::string& name, const Value& indices, const Tables& tables);
+  /// The products of all pairs of vectors (Naumov et al. 2019): vectors N F L and one more, `dense` N F, become N C,
+  /// with the F channels of `dense` and a product for each of the (L + 1) L / 2 pairs.
+  Value interaction(const std::string& name, const Value& vectors, const Value& dense);
   /// The positions of images as the places of a sequence, in their order: N C D H W becomes N C L.
   Value places(const std::string& name, const Value& x);
   /// Adds a learned vector to each place. Same shape.
@@ -125,6 +132,8 @@ class Model {
   /// know what was kept of the places before them (Generator). Throws Error if the model reads no tokens, or if a layer
   /// computes a place from later ones (Operator::place_use).
   Model at_places(Index places) const;
+  /// Returns the layers that receive samples, in their order.
+  std::vector<int> inputs() const;
   /// Returns the shapes of all layers' outputs for one sample.
   const std::vector<Shape>& shapes() const { return shapes_; }
   /// Returns the shape of one layer's output. `inputs` are the shapes of its inputs; `batch` is used only if it has

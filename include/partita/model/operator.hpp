@@ -129,6 +129,8 @@ struct MemoryPasses {
   double elements = 0;    ///< over HeldNumbers::elements, in forward, and as often again for each backward_work()
   /// passes over HeldNumbers::elements that are kernels of their own, in forward and in backward
   double apart = 0, backward_apart = 0;
+  /// for tables: how often forward, and backward, move the row of the first weight that an element of the input names
+  double row = 0, drow = 0;
 };
 
 /// The halos that travel while the kernel computes. The cost model hides them behind that work as far as the machine

@@ -2,12 +2,23 @@
 
 #include "partita/device/tensor.hpp"
 
+#include <vector>
+
 namespace partita {
 
 /// One rank's part of a microbatch.
 struct Batch {
-  Tensor images;  ///< the rank's box of the input layer's output
-  Tensor target;  ///< the rank's box of the loss's target: labels (i32), or values in the dtype of the images
+  std::vector<Tensor> images;  ///< the rank's box of the output of each input layer, in the model's order
+  Tensor target;               ///< the rank's box of the loss's target: labels (i32), or values in the compute type
+
+  /// Returns a batch of make(tensor) for each tensor, images first.
+  template <class Make>
+  Batch each(Make&& make) const {
+    Batch made;
+    for (const Tensor& tensor : images) made.images.push_back(make(tensor));
+    made.target = make(target);
+    return made;
+  }
 };
 
 /// The result of one microbatch or one step.

@@ -4,6 +4,8 @@
 #include "src/backend/common/alike.hpp"
 #include "src/backend/common/norm_checks.hpp"
 
+#include <algorithm>
+
 namespace partita {
 
 // What every backend checks of the tensors of a sequence (Backend::row_norm_forward and the functions after it).
@@ -25,10 +27,30 @@ inline void check_row_gradients(const Tensor& x, const Tensor& dy, const Tensor&
 
 /// @param y the rows that are taken from the table, or their gradient
 inline void check_embedding(const Tensor& tokens, const Tensor& table, const Tensor& y) {
-  require(table.names() == "VC" && table.dtype() == y.dtype(), "a table must have dimensions V C and y's dtype");
+  require((table.names() == "VC" || table.names() == "VCL") && table.dtype() == y.dtype(),
+          "a table must have dimensions V C or V C L, and y's dtype");
   require(y.find('C') >= 0 && table.box()[1] == y.box()[y.find('C')], "y must have the table's channels");
-  require(tokens.dtype() == DType::i32 && tokens.volume() * y.extent('C') == y.volume(),
-          "there must be one token per row of channels");
+  require(table.names() == "VC" || (y.names() == "NCL" && table.box()[2] == y.box()[2]),
+          "y must have a place for each table");
+  const Index rows = y.volume() / std::max<Index>(y.extent('C'), 1);
+  require(tokens.dtype() == DType::i32 && (rows == 0 || tokens.volume() % rows == 0),
+          "there must be equally many tokens for each row of channels");
+}
+
+/// The tokens of each row of y.
+inline Index bag_of(const Tensor& tokens, const Tensor& y) {
+  return y.volume() == 0 ? 0 : tokens.volume() / (y.volume() / y.extent('C'));
+}
+
+/// @param y the products, or their gradient
+inline void check_interaction(const Tensor& vectors, const Tensor& dense, const Tensor& y) {
+  const Index of = vectors.extent('L') + 1;
+  require(vectors.names() == "NCL" && dense.names() == "NC" && y.names() == "NC",
+          "vectors must have dimensions N C L, and the others N C");
+  require(vectors.dtype() == dense.dtype() && vectors.dtype() == y.dtype(), "all must have the same dtype");
+  require(vectors.box()[0] == dense.box()[0] && vectors.box()[0] == y.box()[0], "all must have the same samples");
+  require(vectors.box()[1] == dense.box()[1] && y.extent('C') == dense.extent('C') + of * (of - 1) / 2,
+          "y must have the channels of `dense`, which those of the vectors equal, and all pairs");
 }
 
 /// The rows of scores of a tensor x[N (heads keys) L].

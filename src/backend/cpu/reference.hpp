@@ -65,12 +65,15 @@ class ReferenceBackend : public Backend {
                         Stream stream) override;
   void row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale, const Tensor& dx,
                          const RowNormWeights& weights, Stream stream) override;
-  void embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, const Tensor& y,
+  void embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, double scale, const Tensor& y,
                      Stream stream) override;
-  void embed_backward(const Tensor& tokens, const Tensor& dy, const Tensor& dtable, Write write,
+  void embed_backward(const Tensor& tokens, const Tensor& dy, double scale, const Tensor& dtable, Write write,
                       Stream stream) override;
   void softmax_heads(Index heads, bool causal, const Tensor& x, Stream stream) override;
   void softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dx, Stream stream) override;
+  void interact_forward(const Tensor& vectors, const Tensor& dense, const Tensor& y, Stream stream) override;
+  void interact_backward(const Tensor& vectors, const Tensor& dense, const Tensor& dy, const Tensor& dvectors,
+                         const Tensor& ddense, Stream stream) override;
   void gate_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override;
   void gate_backward(const Activation& f, const Tensor& x, const Tensor& dy, const Tensor& dx, Stream stream) override;
   void rotate(const Rotation& rotation, const Tensor& x, const Tensor& y, Stream stream) override;

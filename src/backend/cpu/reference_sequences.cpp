@@ -1,6 +1,7 @@
 #include "partita/base/dispatch.hpp"
 #include "src/backend/common/channel_rows.hpp"
 #include "src/backend/common/dispatch_gate.hpp"
+#include "src/backend/common/pair_number.hpp"
 #include "src/backend/common/pair_turns.hpp"
 #include "src/backend/common/scratch.hpp"
 #include "src/backend/common/sequence_checks.hpp"
@@ -105,17 +106,41 @@ void add_weight_gradients(const RowStatistics<A>& of, Index channels, const A* _
   }
 }
 
-/// The rows of a table that its box holds.
+/// The rows of a table, or of one for each place, that its box holds.
 template <class T>
 struct TableRows {
   T* data;
   Interval held;
-  Index channels;
-  TableRows(const Tensor& table, T* its_data) : data(its_data), held(table.box()[0]), channels(table.extent('C')) {}
-  /// Returns a token's row; null if the box lacks it.
-  T* of(Index token) const {
-    return token >= held.lo && token < held.hi ? data + (token - held.lo) * channels : nullptr;
+  Index channels, tables;
+  TableRows(const Tensor& table, T* its_data)
+      : data(its_data), held(table.box()[0]), channels(table.extent('C')), tables(table.extent('L')) {}
+  /// Returns a token's row for the row of y of that number; null if the box lacks it.
+  T* of(Index token, Index row) const {
+    if (token < held.lo || token >= held.hi) return nullptr;
+    return data + ((token - held.lo) * tables + row % tables) * channels;
   }
+};
+
+/// Throws Error for a token that no row of the tables belongs to.
+[[noreturn]] void fail_token(Index token, Index vocabulary, const Tensor& table, const Tensor& y, Index row) {
+  if (table.find('L') < 0)
+    fail("a token is {}, but the vocabulary has {} entries; tokens are 0 to {}", token, vocabulary, vocabulary - 1);
+  const Index tables = table.extent('L');
+  fail("sample {} of a microbatch has the index {} in table {}, but the tables have {} rows; indices are 0 to {}",
+       y.box()[0].lo + row / tables, token, table.box()[2].lo + row % tables, vocabulary, vocabulary - 1);
+}
+
+/// z_i of an interaction: the vector of `dense`, or a place of `vectors`, of one sample.
+template <class T>
+struct Interacting {
+  T *dense, *vectors;
+  Index channels, places;
+  Interacting(const Tensor& all, const Tensor& one, Index n)
+      : dense(one.as<T>() + n * one.extent('C')),
+        vectors(all.as<T>() + n * one.extent('C') * all.extent('L')),
+        channels(one.extent('C')),
+        places(all.extent('L')) {}
+  T* operator()(Index i) const { return i == 0 ? dense : vectors + (i - 1) * channels; }
 };
 
 /// Turns the pairs of one head. Its halves do not overlap.
@@ -170,38 +195,49 @@ void ReferenceBackend::row_norm_backward(const RowNorm& norm, const Tensor& x, c
   keep(weights.dshift, of_shift);
 }
 
-void ReferenceBackend::embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, const Tensor& y,
-                                     Stream) {
+void ReferenceBackend::embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, double scale,
+                                     const Tensor& y, Stream) {
   check_embedding(tokens, table, y);
+  const Index bag = bag_of(tokens, y);
+  if (bag == 0) return;
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
+    using A = Accumulator<T>;
     const TableRows<T> from(table, table.as<T>());
-    for (Index row = 0; row < tokens.volume(); ++row) {
-      const Index token = tokens.as<std::int32_t>()[row];
-      if (token < 0 || token >= vocabulary)
-        fail("a token is {}, but the vocabulary has {} entries; tokens are 0 to {}", token, vocabulary, vocabulary - 1);
+    const auto factor = static_cast<A>(scale);
+    std::vector<A> sum(static_cast<std::size_t>(from.channels));
+    for (Index i = 0; i < tokens.volume();) {
+      const Index row = i / bag;
+      std::fill(sum.begin(), sum.end(), A(0));
+      for (const Index end = i + bag; i < end; ++i) {
+        const Index token = tokens.as<std::int32_t>()[i];
+        if (token < 0 || token >= vocabulary) fail_token(token, vocabulary, table, y, row);
+        if (const T* entry = from.of(token, row))
+          for (Index c = 0; c < from.channels; ++c) sum[c] += static_cast<A>(entry[c]);
+      }
       T* to = y.as<T>() + row * from.channels;
-      if (const T* entry = from.of(token))
-        std::copy_n(entry, from.channels, to);
-      else
-        std::fill_n(to, from.channels, T(0));
+      for (Index c = 0; c < from.channels; ++c) to[c] = static_cast<T>(factor * sum[c]);
     }
   });
 }
 
-void ReferenceBackend::embed_backward(const Tensor& tokens, const Tensor& dy, const Tensor& dtable, Write write,
-                                      Stream stream) {
+void ReferenceBackend::embed_backward(const Tensor& tokens, const Tensor& dy, double scale, const Tensor& dtable,
+                                      Write write, Stream stream) {
   check_embedding(tokens, dtable, dy);
   if (write == Write::over) dtable.zero(stream);
+  const Index bag = bag_of(tokens, dy);
+  if (bag == 0) return;
   dispatch_float(dy.dtype(), [&](auto t) {
     using T = decltype(t);
+    using A = Accumulator<T>;
     const Widened<T> sums(dtable.as<T>(), dtable.volume());
     const TableRows to(dtable, sums.data());
-    for (Index row = 0; row < tokens.volume(); ++row) {
-      auto* sum = to.of(tokens.as<std::int32_t>()[row]);
+    const auto factor = static_cast<A>(scale);
+    for (Index i = 0; i < tokens.volume(); ++i) {
+      auto* sum = to.of(tokens.as<std::int32_t>()[i], i / bag);
       if (sum == nullptr) continue;
-      const T* from = dy.as<T>() + row * to.channels;
-      for (Index c = 0; c < to.channels; ++c) sum[c] += static_cast<Accumulator<T>>(from[c]);
+      const T* from = dy.as<T>() + i / bag * to.channels;
+      for (Index c = 0; c < to.channels; ++c) sum[c] += factor * static_cast<A>(from[c]);
     }
     sums.store();
   });
@@ -241,6 +277,48 @@ void ReferenceBackend::softmax_heads_backward(Index heads, double scale, const T
       T* to = dx.as<T>() + r * size.keys;
       for (Index c = 0; c < size.keys; ++c)
         to[c] = static_cast<T>(static_cast<A>(scale) * weights[c] * (slopes[c] - mean));
+    }
+  });
+}
+
+void ReferenceBackend::interact_forward(const Tensor& vectors, const Tensor& dense, const Tensor& y, Stream) {
+  check_interaction(vectors, dense, y);
+  dispatch_float(y.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    for (Index n = 0; n < y.box().extent(0); ++n) {
+      const Interacting<T> z(vectors, dense, n);
+      T* to = std::copy_n(z.dense, z.channels, y.as<T>() + n * y.extent('C'));
+      for (Index i = 1; i <= z.places; ++i)
+        for (Index j = 0; j < i; ++j)
+          *to++ = static_cast<T>(sum_of_row<A>(
+              z.channels, [a = z(i), b = z(j)](Index c) { return static_cast<A>(a[c]) * static_cast<A>(b[c]); }));
+    }
+  });
+}
+
+void ReferenceBackend::interact_backward(const Tensor& vectors, const Tensor& dense, const Tensor& dy,
+                                         const Tensor& dvectors, const Tensor& ddense, Stream) {
+  check_interaction(vectors, dense, dy);
+  check_alike(vectors, dvectors);
+  check_alike(dense, ddense);
+  dispatch_float(dy.dtype(), [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    std::vector<A> sum(static_cast<std::size_t>(dense.extent('C')));
+    for (Index n = 0; n < dy.box().extent(0); ++n) {
+      const Interacting<T> z(vectors, dense, n), dz(dvectors, ddense, n);
+      const T* from = dy.as<T>() + n * dy.extent('C');
+      for (Index i = 0; i <= z.places; ++i) {
+        for (Index c = 0; c < z.channels; ++c) sum[c] = i == 0 ? static_cast<A>(from[c]) : A(0);
+        for (Index j = 0; j <= z.places; ++j) {
+          if (j == i) continue;
+          const auto weight = static_cast<A>(from[z.channels + pair_number(i, j)]);
+          const T* other = z(j);
+          for (Index c = 0; c < z.channels; ++c) sum[c] += weight * static_cast<A>(other[c]);
+        }
+        for (Index c = 0; c < z.channels; ++c) dz(i)[c] = static_cast<T>(sum[c]);
+      }
     }
   });
 }

@@ -40,6 +40,14 @@ Model make_builtin(const Options& o) {
     name_one("--vocabulary", t.vocabulary, {.vocabulary = t.vocabulary});
     name_one("--patch", t.patch, {.patch = t.patch});
     naming_option("--dropout", t.dropout, [&] { builtin_model(o.model, {.transformer = {.dropout = t.dropout}}); });
+    const TablesSize& tables = o.size.tables;
+    const auto name_table = [&](std::string_view option, Index value, const TablesSize& one) {
+      naming_option(option, value, [&] { builtin_model(o.model, {.tables = one}); });
+    };
+    name_table("--tables", tables.tables, {.tables = tables.tables});
+    name_table("--rows", tables.rows, {.rows = tables.rows});
+    name_table("--features", tables.features, {.features = tables.features});
+    name_table("--bag", tables.bag, {.bag = tables.bag});
     throw;
   }
 }

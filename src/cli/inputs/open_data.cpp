@@ -35,32 +35,48 @@ std::string print_target(const Shape& target, bool labels) {
        predicted - 1, sample.empty() ? "" : "correct the label, or ", data.classes());
 }
 
-/// Throws Error unless the samples are tokens where the model's input takes them, and each is in its vocabulary.
-void check_tokens(const Dataset& data, const std::string& name, const Model& model) {
-  const Layer& input = model.layers().front();
-  if ((data.vocabulary() > 0) != input.op->integers())
-    fail("the samples of '{}' are {}, but the model's input '{}' takes {}", name,
-         data.vocabulary() > 0 ? "tokens" : "values", input.name, input.op->integers() ? "tokens" : "values");
-  for (const auto& layer : model.layers())
-    if (const auto* embedding = dynamic_cast<const EmbeddingOperator*>(layer.op.get()))
-      if (embedding->vocabulary() < data.vocabulary())
-        fail("the data set '{}' has {} tokens, but the model's layer '{}' has a table of {}", name, data.vocabulary(),
-             layer.name, embedding->vocabulary());
+std::vector<std::string> names_of_inputs(const Model& model) {
+  std::vector<std::string> names;
+  for (const int input : model.inputs()) names.push_back(model.layers()[input].name);
+  return names;
+}
+
+/// The number of tokens that a layer which reads them knows.
+Index known_tokens(const Model& model, const Layer& layer) {
+  return layer.op->weights(model.inputs_of(model.find(layer.name), model.shapes()))[0].shape['V'];
+}
+
+/// Throws Error unless the samples have the shape of an input of the model, are tokens where it takes them, and each
+/// token is in the vocabulary of its readers.
+void check_input(const SampleInput& own, const std::string& name, const Model& model, int input) {
+  const Layer& layer = model.layers()[input];
+  const Shape sample = one_of(model.shapes(1)[input]);
+  const std::string of = own.name.empty() ? "" : fmt::format("input '{}' of the ", own.name);
+  if (!(own.shape == sample))
+    fail("the {}samples of '{}' are {}, but the model's input '{}' takes {}", of, name, own.shape.print(), layer.name,
+         sample.print());
+  if ((own.vocabulary > 0) != layer.op->integers())
+    fail("the {}samples of '{}' are {}, but the model's input '{}' takes {}", of, name,
+         own.vocabulary > 0 ? "tokens" : "values", layer.name, layer.op->integers() ? "tokens" : "values");
+  for (const auto& reader : model.layers())
+    if (own.vocabulary > 0 && !reader.inputs.empty() && reader.inputs[0] == input)
+      if (const Index known = known_tokens(model, reader); known < own.vocabulary)
+        fail("the data set '{}' has {} tokens, but the model's layer '{}' has a table of {}", name, own.vocabulary,
+             reader.name, known);
 }
 
 void check_data(const Dataset& data, const TrainOptions& options, const Model& model) {
   const auto shapes = model.shapes(1);
   const auto& loss = model.layers().back();
-  const Shape &scores = shapes[loss.inputs[0]], sample = one_of(shapes[0]);
+  const Shape& scores = shapes[loss.inputs[0]];
   const Target target = loss.op->target(scores);
   if (data.size() < 1 || data.size() > most_in_data_set)
     fail("the data set '{}' has {} samples (size()); it must have from 1 to 2^40", options.trainer.data, data.size());
   if (data.classes() < 0)
     fail("the data set '{}' has {} classes (classes()); 0 means values", options.trainer.data, data.classes());
-  if (!(data.sample() == sample))
-    fail("the samples of '{}' are {}, but the model's input '{}' takes {}", options.trainer.data, data.sample().print(),
-         model.layers().front().name, sample.print());
-  check_tokens(data, options.trainer.data, model);
+  const std::vector<int> inputs = model.inputs(), numbers = match_inputs(data, names_of_inputs(model));
+  const std::vector<SampleInput> own = data.inputs();
+  for (std::size_t i = 0; i < inputs.size(); ++i) check_input(own[numbers[i]], options.trainer.data, model, inputs[i]);
   if (!(data.target() == one_of(target.shape)) || (data.classes() > 0) != target.labels)
     fail("the data set '{}' has {} (target(), classes()), but the loss '{}' needs {}", options.trainer.data,
          print_target(data.target(), data.classes() > 0), loss.name, print_target(one_of(target.shape), target.labels));
@@ -73,10 +89,33 @@ void check_data(const Dataset& data, const TrainOptions& options, const Model& m
         "--flip and --shift move images but not their targets, and the targets of '{}' have spatial dimensions; leave "
         "these options out",
         options.trainer.data);
+  if (moves && inputs.size() > 1)
+    fail("--flip and --shift move images, but the model reads {} inputs ({}); leave these options out", inputs.size(),
+         quoted_list(names_of_inputs(model)));
+  const Shape sample = one_of(shapes[0]);
   for (int d = 0; d < sample.dims(); ++d)
     if (is_spatial(sample.name(d)) && options.trainer.augmentation.shift >= sample.extent(d))
       fail("--shift {}: an image's {} is {}, so nothing of the image would be left; give a smaller shift",
            options.trainer.augmentation.shift, sample.name(d), sample.extent(d));
+}
+
+std::unique_ptr<Dataset> make_synthetic_inputs(const Model& model, const Target& target, Index samples,
+                                               std::uint64_t seed, int part) {
+  if (!target.labels || target.shape.dims() > 1)
+    fail("--data synthetic: a model of several inputs needs one label per sample, but the loss '{}' takes {}",
+         model.layers().back().name, print_target(one_of(target.shape), target.labels));
+  const auto shapes = model.shapes(1);
+  std::vector<SampleInput> inputs;
+  for (const int input : model.inputs()) {
+    Index vocabulary = 0;
+    for (const auto& reader : model.layers())
+      if (model.layers()[input].op->integers() && !reader.inputs.empty() && reader.inputs[0] == input) {
+        const Index known = known_tokens(model, reader);
+        vocabulary = vocabulary == 0 ? known : std::min(vocabulary, known);
+      }
+    inputs.push_back({model.layers()[input].name, one_of(shapes[input]), vocabulary});
+  }
+  return make_synthetic(std::move(inputs), samples, shapes[model.layers().back().inputs[0]]['C'], seed, part);
 }
 
 }  // namespace
@@ -94,7 +133,9 @@ std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& mod
     const Target target = model.layers().back().op->target(scores);
     const Index samples = options.samples > 0 ? options.samples : 1024;
     const int part = training ? 0 : 1;
-    if (model.layers().front().op->integers())
+    if (model.inputs().size() > 1)
+      data = make_synthetic_inputs(model, target, samples, options.trainer.seed, part);
+    else if (model.layers().front().op->integers())
       data = make_synthetic_tokens(shapes[0]['L'], scores['C'] - (options.mask_share() > 0 ? 1 : 0), samples,
                                    options.trainer.seed, part);
     else
@@ -102,7 +143,7 @@ std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& mod
                             options.trainer.seed, part);
   } else if (options.trainer.data == "text") {
     const Shape tokens = model.shapes(1)[0];
-    if (!model.layers().front().op->integers() || !tokens.has('L'))
+    if (model.inputs().size() > 1 || !model.layers().front().op->integers() || !tokens.has('L'))
       fail("--data text: the model '{}' has no input of tokens; use a model of text, as gpt", model.name());
     if (options.data_dir.empty())
       fail("--data text: say with --data-dir which file, or which folder with training.txt and test.txt");

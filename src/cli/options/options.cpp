@@ -60,6 +60,10 @@ po::options_description model_options(Options& o, const Program& program, const 
         "extent of the patches of an image that vit reads");
     add("dropout", number(&o.size.transformer.dropout)->value_name("RATE"),
         "rate of dropout in a transformer, from 0 to less than 1 (0)");
+    add("tables", number(&o.size.tables.tables)->value_name("N"), "number of tables of dlrm, and so of categories");
+    add("rows", number(&o.size.tables.rows)->value_name("N"), "rows of each table of dlrm");
+    add("features", number(&o.size.tables.features)->value_name("N"), "features of each row of dlrm's tables");
+    add("bag", number(&o.size.tables.bag)->value_name("N"), "indices of each category of dlrm");
     add("ignore-label", parsed("--ignore-label", o.size.labels.ignored, parse_label)->value_name("LABEL"),
         "label of the samples or positions that count for nothing, e.g. 255; the loss is the mean over the others");
     add("class-weights", number(&o.size.labels.weights)->multitoken()->value_name("W..."),

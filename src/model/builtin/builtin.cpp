@@ -15,6 +15,7 @@ const std::map<std::string, Model (*)(const ModelSize&)>& table() {
       {"alexnet", alexnet},
       {"bert", bert},
       {"cosmoflow", cosmoflow},
+      {"dlrm", dlrm},
       {"fashion-cnn", fashion_cnn},
       {"googlenet", googlenet},
       {"gpt", gpt},
@@ -34,16 +35,21 @@ const std::map<std::string, Model (*)(const ModelSize&)>& table() {
 }
 
 /// Throws Error if the size has a number that the model does not know, or that no model can have.
-void check_transformer(const std::string& name, const ModelSize& size) {
+void check_own_sizes(const std::string& name, const ModelSize& size) {
   constexpr Index most = Index{1} << 31;
-  const bool reads = name.starts_with("gpt") || name == "bert", sees = name == "vit";
+  const bool reads = name.starts_with("gpt") || name == "bert", sees = name == "vit", recommends = name == "dlrm";
   const TransformerSize& t = size.transformer;
+  const TablesSize& tables = size.tables;
   for (const auto& [what, value, known] : {std::tuple("layers", t.layers, reads || sees),
                                            {"hidden", t.hidden, reads || sees},
                                            {"heads", t.heads, reads || sees},
                                            {"sequence", t.sequence, reads},
                                            {"vocabulary", t.vocabulary, reads},
-                                           {"patch", t.patch, sees}}) {
+                                           {"patch", t.patch, sees},
+                                           {"tables", tables.tables, recommends},
+                                           {"rows", tables.rows, recommends},
+                                           {"features", tables.features, recommends},
+                                           {"bag", tables.bag, recommends}}) {
     if (value < 0 || value > most) fail("{} is {}; it must be 1 to {}, or 0 for the model's own", what, value, most);
     if (value > 0 && !known) fail("{} has no {}; leave it out", name, what);
   }
@@ -51,6 +57,7 @@ void check_transformer(const std::string& name, const ModelSize& size) {
   if (reads && (size.extent != 0 || size.channels != 0 || size.classes != 0))
     fail("{} has a sequence, hidden and vocabulary instead of an extent, channels and classes", name);
   if ((reads || sees) && size.width != 1) fail("{} takes hidden, not a width", name);
+  if (recommends && size.extent != 0) fail("{} has no extent; leave it out", name);
 }
 
 }  // namespace
@@ -75,7 +82,7 @@ Model builtin_model(const std::string& name, const ModelSize& size) {
     if (width < 1 || width > most) fail("a hidden layer's width is {}; it must be 1 to {}", width, most);
   if (!size.widths.empty() && name != "mlp")
     fail("only mlp takes widths of its layers; the layers of {} scale together, by its width", name);
-  check_transformer(name, size);
+  check_own_sizes(name, size);
   if (const auto found = table().find(name); found != table().end()) return found->second(size);
   const auto names = builtin_models();
   fail("there is no built-in model '{}'{}; there are {}", name, did_you_mean(name, names), quoted_list(names));

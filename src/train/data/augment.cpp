@@ -80,21 +80,23 @@ std::vector<Index> sources(const Interval& target, const Interval& source, Index
   return all;
 }
 
-void read_as(const Dataset& data, Index sample, const Box& box, std::span<float> out) {
-  data.read_f32(sample, box, out);
+void read_as(const Dataset& data, int input, Index sample, const Box& box, std::span<float> out) {
+  data.read_input_f32(input, sample, box, out);
 }
-void read_as(const Dataset& data, Index sample, const Box& box, std::span<double> out) { data.read(sample, box, out); }
+void read_as(const Dataset& data, int input, Index sample, const Box& box, std::span<double> out) {
+  data.read_input(input, sample, box, out);
+}
 
 }  // namespace
 
 template <class T>
 void read_augmented(const Dataset& data, Index sample, const Box& box, const Augmentation& augmentation,
-                    std::uint64_t seed, Index epoch, std::span<T> out) {
-  if (augmentation.shift == 0 && !augmentation.flip) return read_as(data, sample, box, out);
-  const Shape shape = data.sample();
+                    std::uint64_t seed, Index epoch, std::span<T> out, int input) {
+  if (augmentation.shift == 0 && !augmentation.flip) return read_as(data, input, sample, box, out);
+  const Shape shape = data.inputs()[input].shape;
   const Box source = source_box(shape, box, augmentation);
   std::vector<T> pixels(static_cast<std::size_t>(source.volume()));
-  read_as(data, sample, source, std::span<T>(pixels));
+  read_as(data, input, sample, source, std::span<T>(pixels));
   const auto moves =
       draw_moves(shape, augmentation, Random(seed, hash_text("augment"), static_cast<std::uint64_t>(epoch)), sample);
   const int last = box.dims() - 1;
@@ -116,8 +118,8 @@ void read_augmented(const Dataset& data, Index sample, const Box& box, const Aug
 }
 
 template void read_augmented(const Dataset&, Index, const Box&, const Augmentation&, std::uint64_t, Index,
-                             std::span<float>);
+                             std::span<float>, int);
 template void read_augmented(const Dataset&, Index, const Box&, const Augmentation&, std::uint64_t, Index,
-                             std::span<double>);
+                             std::span<double>, int);
 
 }  // namespace partita

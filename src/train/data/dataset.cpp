@@ -27,6 +27,56 @@ void Dataset::read_f32(Index sample, const Box& box, std::span<float> out) const
   std::transform(values.begin(), values.end(), out.begin(), [](double value) { return static_cast<float>(value); });
 }
 
+std::vector<SampleInput> Dataset::inputs() const { return {{"", sample(), vocabulary()}}; }
+
+void Dataset::hold_input(int, std::span<const Index> samples, const Box& box) { hold(samples, box); }
+
+void Dataset::read_input(int, Index sample, const Box& box, std::span<double> out) const { read(sample, box, out); }
+
+void Dataset::read_input_f32(int, Index sample, const Box& box, std::span<float> out) const {
+  read_f32(sample, box, out);
+}
+
+Index Dataset::bytes_to_hold_inputs(std::span<const SampleShare> inputs, Index targets, const Box& target_box) const {
+  return bytes_to_hold(inputs[0].samples, inputs[0].box, targets, target_box);
+}
+
+void DatasetOfInputs::read_input_f32(int input, Index sample, const Box& box, std::span<float> out) const {
+  std::vector<double> values(out.size());
+  read_input(input, sample, box, values);
+  std::transform(values.begin(), values.end(), out.begin(), [](double value) { return static_cast<float>(value); });
+}
+
+Index DatasetOfInputs::bytes_to_hold_inputs(std::span<const SampleShare>, Index, const Box&) const {
+  return held_bytes();
+}
+
+std::vector<int> match_inputs(const Dataset& data, std::span<const std::string> model_inputs) {
+  const std::vector<SampleInput> own = data.inputs();
+  const std::vector<std::string> wanted(model_inputs.begin(), model_inputs.end());
+  if (own.size() == 1 && wanted.size() == 1) return {0};
+  if (own.size() == 1)
+    fail("the samples of the data set '{}' have one input, but the model reads {}: {}; use a data set with these",
+         data.name(), wanted.size(), quoted_list(wanted));
+  std::vector<std::string> names;
+  for (const SampleInput& input : own) names.push_back(input.name);
+  const auto has = [](const std::vector<std::string>& all, const std::string& name) {
+    return std::find(all.begin(), all.end(), name) != all.end();
+  };
+  for (const std::string& name : wanted)
+    if (!has(names, name))
+      fail("the data set '{}' has no input '{}', which the model reads{}; it has {}", data.name(), name,
+           did_you_mean(name, names), quoted_list(names));
+  for (const std::string& name : names)
+    if (!has(wanted, name))
+      fail("the model does not read the input '{}' of the data set '{}'; it reads {}", name, data.name(),
+           quoted_list(wanted));
+  std::vector<int> numbers;
+  for (const std::string& name : wanted)
+    numbers.push_back(static_cast<int>(std::find(names.begin(), names.end(), name) - names.begin()));
+  return numbers;
+}
+
 void Dataset::read_target(Index, const Box&, std::span<double>) const {
   fail("data set '{}': its targets are values (classes() is 0), so its class must define read_target()", name_);
 }

@@ -23,6 +23,19 @@ class Subset final : public Dataset {
   Index vocabulary() const override { return whole_->vocabulary(); }
   Shape target() const override { return whole_->target(); }
   void hold(std::span<const Index> samples, const Box& box) override { whole_->hold(of_whole(samples), box); }
+  std::vector<SampleInput> inputs() const override { return whole_->inputs(); }
+  void hold_input(int input, std::span<const Index> samples, const Box& box) override {
+    whole_->hold_input(input, of_whole(samples), box);
+  }
+  void read_input(int input, Index sample, const Box& box, std::span<double> out) const override {
+    whole_->read_input(input, of_whole(sample), box, out);
+  }
+  void read_input_f32(int input, Index sample, const Box& box, std::span<float> out) const override {
+    whole_->read_input_f32(input, of_whole(sample), box, out);
+  }
+  Index bytes_to_hold_inputs(std::span<const SampleShare> inputs, Index targets, const Box& target_box) const override {
+    return whole_->bytes_to_hold_inputs(inputs, targets, target_box) + own_bytes();
+  }
   void hold_targets(std::span<const Index> samples, const Box& box) override {
     whole_->hold_targets(of_whole(samples), box);
   }

@@ -14,7 +14,9 @@ namespace {
 /// and position. So nothing is held, and any box is a part of the same sample.
 class Synthetic : public Dataset {
  public:
-  Synthetic(const Shape& sample, const Shape& target, Index size, Index classes, std::uint64_t seed, int part)
+  /// `input` is the input's number, where a sample has several.
+  Synthetic(const Shape& sample, const Shape& target, Index size, Index classes, std::uint64_t seed, int part,
+            int input = 0)
       : sample_(sample),
         target_(target),
         size_(size),
@@ -22,7 +24,7 @@ class Synthetic : public Dataset {
         seed_(seed),
         pattern_(seed, hash_text("synthetic pattern"), 0),
         targets_(seed, hash_text("synthetic label"), static_cast<std::uint64_t>(part)),
-        noise_(seed, hash_text("synthetic noise"), static_cast<std::uint64_t>(part)),
+        noise_(seed, hash_text("synthetic noise"), static_cast<std::uint64_t>(part + 2 * input)),
         shown_(static_cast<std::size_t>(target.dims() > 0 ? classes * sample.extent(0) : 0)) {
     pattern_.normal(0, shown_);
   }
@@ -145,7 +147,65 @@ class Synthetic : public Dataset {
   std::vector<double> shown_;  // if each position has a label: the value of each class in each channel
 };
 
+/// Samples of several inputs with one label. Inputs of values are those of Synthetic. In three of four places of
+/// tokens, the token modulo `classes` is the label, if there are as many tokens.
+class SyntheticInputs final : public DatasetOfInputs {
+ public:
+  SyntheticInputs(std::vector<SampleInput> inputs, Index size, Index classes, std::uint64_t seed, int part)
+      : inputs_(std::move(inputs)), seed_(seed), part_(part) {
+    for (const SampleInput& input : inputs_)
+      values_.emplace_back(input.shape, Shape{}, size, classes, seed, part, static_cast<int>(values_.size()));
+  }
+
+  std::vector<SampleInput> inputs() const override { return inputs_; }
+  Index size() const override { return values_[0].size(); }
+  Index classes() const override { return values_[0].classes(); }
+  void hold_input(int, std::span<const Index>, const Box&) override {}
+  bool needs_announcement() const override { return false; }
+  std::int32_t label(Index sample) const override { return values_[0].label(sample); }
+  void read_input(int input, Index sample, const Box& box, std::span<double> out) const override {
+    inputs_[input].vocabulary > 0 ? read_tokens(input, sample, box, out) : values_[input].read(sample, box, out);
+  }
+  void read_input_f32(int input, Index sample, const Box& box, std::span<float> out) const override {
+    values_[input].read_f32(sample, box, out);
+  }
+
+ private:
+  void read_tokens(int input, Index sample, const Box& box, std::span<double> out) const {
+    const auto& [name, shape, vocabulary] = inputs_[input];
+    require(Box(shape).contains(box) && static_cast<Index>(out.size()) == box.volume(), "the box lies in the sample");
+    const Random random(seed_, hash_text("synthetic indices"), static_cast<std::uint64_t>(part_ + 2 * input));
+    const Index in_class = vocabulary / classes();
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      Index rest = static_cast<Index>(i), place = 0, stride = 1;
+      for (int d = box.dims() - 1; d >= 0; --d) {
+        place += (box[d].lo + rest % box.extent(d)) * stride;
+        rest /= box.extent(d);
+        stride *= shape.extent(d);
+      }
+      const std::uint64_t drawn = random.bits(sample * shape.volume() + place), turn = drawn / 4;
+      const bool shows = drawn % 4 != 0 && in_class > 0;
+      out[i] = shows ? static_cast<double>(static_cast<Index>(turn % static_cast<std::uint64_t>(in_class)) * classes() +
+                                           label(sample))
+                     : static_cast<double>(turn % static_cast<std::uint64_t>(vocabulary));
+    }
+  }
+
+  std::vector<SampleInput> inputs_;
+  std::uint64_t seed_;
+  int part_;
+  std::vector<Synthetic> values_;  // by input; of tokens, the labels alone
+};
+
 }  // namespace
+
+std::unique_ptr<Dataset> make_synthetic(std::vector<SampleInput> inputs, Index size, Index classes, std::uint64_t seed,
+                                        int part) {
+  if (size < 0) fail("a synthetic data set cannot have {} samples", size);
+  if (classes < 1) fail("a synthetic data set with labels has at least one class, not {}", classes);
+  if (inputs.empty()) fail("a synthetic data set has one or more inputs");
+  return std::make_unique<SyntheticInputs>(std::move(inputs), size, classes, seed, part);
+}
 
 std::unique_ptr<Dataset> make_synthetic(const Shape& sample, const Shape& target, Index size, Index classes,
                                         std::uint64_t seed, int part) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -130,7 +131,24 @@ auto rounding(std::span<T> out) {
   };
 }
 
-class Volumes final : public Dataset {
+/// For H5Lvisit: adds the name of what is no group to the vector that `names` points to.
+herr_t add_name(hid_t group, const char* name, const H5L_info_t*, void* names) {
+  const hid_t object = H5Oopen(group, name, H5P_DEFAULT);
+  const bool holds_others = object >= 0 && H5Iget_type(object) == H5I_GROUP;
+  if (object >= 0) H5Oclose(object);
+  if (!holds_others) static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  return 0;
+}
+
+/// One input of the samples in a file.
+struct VolumeInput {
+  SampleInput is;
+  Array array;
+  Box box;                          // that was announced
+  std::unique_ptr<Prefetch> ahead;  // reads it
+};
+
+class Volumes final : public DatasetOfInputs {
  public:
   explicit Volumes(const std::string& path) : path_(path) {
     set_name(path);
@@ -143,21 +161,26 @@ class Volumes final : public Dataset {
     }
   }
   ~Volumes() override {
-    ahead_.reset();
+    for (auto& input : inputs_) input.ahead.reset();
     targets_ahead_.reset();
     const Session session;
     close();
   }
 
-  Shape sample() const override { return sample_; }
-  Index size() const override { return samples_->samples(); }
+  std::vector<SampleInput> inputs() const override {
+    std::vector<SampleInput> all;
+    for (const auto& input : inputs_) all.push_back(input.is);
+    return all;
+  }
+  Index size() const override { return targets_->samples(); }
   Index classes() const override { return classes_; }
   Shape target() const override { return target_; }
 
-  void hold(std::span<const Index> samples, const Box& box) override {
-    ahead_.reset();
-    box_ = box;
-    if (!box.empty()) ahead_ = prefetch(*samples_, samples, box);
+  void hold_input(int input, std::span<const Index> samples, const Box& box) override {
+    VolumeInput& held = inputs_[input];
+    held.ahead.reset();
+    held.box = box;
+    if (!box.empty()) held.ahead = prefetch(held.array, samples, box);
   }
   void hold_targets(std::span<const Index> samples, const Box& box) override {
     targets_ahead_.reset();
@@ -166,25 +189,36 @@ class Volumes final : public Dataset {
   }
 
   Index held_bytes() const override {
-    return (ahead_ ? ahead_->bytes() : 0) + (targets_ahead_ ? targets_ahead_->bytes() : 0);
+    Index bytes = targets_ahead_ ? targets_ahead_->bytes() : 0;
+    for (const auto& input : inputs_) bytes += input.ahead ? input.ahead->bytes() : 0;
+    return bytes;
   }
   Index bytes_to_hold(Index samples, const Box& box, Index targets, const Box& target_box) const override {
-    const Index of_samples = box.empty() ? 0 : Prefetch::bytes(samples, size(), samples_->bytes(box));
+    const SampleShare only{samples, box};
+    return bytes_to_hold_inputs({&only, 1}, targets, target_box);
+  }
+  Index bytes_to_hold_inputs(std::span<const SampleShare> inputs, Index targets, const Box& target_box) const override {
     const bool none = target_box.dims() > 0 && target_box.empty();
-    return of_samples + (none ? 0 : Prefetch::bytes(targets, size(), targets_->bytes(target_box)));
+    Index bytes = none ? 0 : Prefetch::bytes(targets, size(), targets_->bytes(target_box));
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (const auto& [samples, box] = inputs[i]; !box.empty())
+        bytes += Prefetch::bytes(samples, size(), inputs_[i].array.bytes(box));
+    return bytes;
   }
 
-  void read(Index sample, const Box& box, std::span<double> out) const override {
-    read(*samples_, ahead_.get(), box_, sample, box, rounding(out));
+  void read_input(int input, Index sample, const Box& box, std::span<double> out) const override {
+    const VolumeInput& of = inputs_[input];
+    show(of.array, of.ahead.get(), of.box, sample, box, rounding(out));
   }
-  void read_f32(Index sample, const Box& box, std::span<float> out) const override {
-    read(*samples_, ahead_.get(), box_, sample, box, rounding(out));
+  void read_input_f32(int input, Index sample, const Box& box, std::span<float> out) const override {
+    const VolumeInput& of = inputs_[input];
+    show(of.array, of.ahead.get(), of.box, sample, box, rounding(out));
   }
   void read_target(Index sample, const Box& box, std::span<double> out) const override {
-    read(*targets_, targets_ahead_.get(), target_box_, sample, box, rounding(out));
+    show(*targets_, targets_ahead_.get(), target_box_, sample, box, rounding(out));
   }
   void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
-    read(*targets_, targets_ahead_.get(), target_box_, sample, box, [&](auto numbers) {
+    show(*targets_, targets_ahead_.get(), target_box_, sample, box, [&](auto numbers) {
       for (std::size_t i = 0; i < out.size(); ++i) {
         out[i] = static_cast<std::int32_t>(numbers[i]);
         if (static_cast<decltype(+numbers[i])>(out[i]) != numbers[i] || (out[i] < 0) != (numbers[i] < 0))
@@ -204,15 +238,22 @@ class Volumes final : public Dataset {
   void open() {
     file_ = hdf5::open_to_read(path_, hdf5::serial_access());
     hdf5::lock_to_read(file_);
-    for (const char* name : {"samples", "targets"}) require_array(file_, name);
-    samples_.emplace(file_, "samples");
+    if (check(H5Lexists(file_, "inputs", H5P_DEFAULT)) > 0) {
+      std::vector<std::string> names;
+      const Handle group(H5Gopen2(file_, "inputs", H5P_DEFAULT), H5Gclose);
+      check(H5Lvisit(group, H5_INDEX_NAME, H5_ITER_INC, add_name, &names));
+      if (names.empty()) fail("its group 'inputs' is empty; put an array for each input into it");
+      for (const auto& name : names) add_input(name, "inputs/" + name);
+    } else {
+      require_array(file_, "samples");
+      add_input("", "samples");
+    }
+    require_array(file_, "targets");
     targets_.emplace(file_, "targets");
-    if (samples_->extents().empty() || samples_->extents().size() > 4)
-      fail("'samples' has {} dimensions; it needs N, C and up to three spatial dimensions",
-           samples_->extents().size() + 1);
-    sample_ = shape_of(samples_->extents(), true);
-    if (targets_->samples() != samples_->samples())
-      fail("it has {} samples, but {} targets", samples_->samples(), targets_->samples());
+    for (const auto& input : inputs_)
+      if (targets_->samples() != input.array.samples())
+        fail("it has {} samples{}, but {} targets", input.array.samples(),
+             input.is.name.empty() ? "" : fmt::format(" of '{}'", input.is.name), targets_->samples());
     const bool labels = targets_->whole_numbers();
     if (targets_->extents().size() > (labels ? 3U : 4U) || (!labels && targets_->extents().empty()))
       fail("'targets' has {} dimensions; labels need N, values N and C, both with up to three spatial dimensions",
@@ -221,8 +262,27 @@ class Volumes final : public Dataset {
     if (labels) require_classes(targets_->id());
     if (labels) classes_ = read_classes();
   }
+  /// Adds an array as an input. One of whole numbers with the attribute "vocabulary" is tokens.
+  void add_input(const std::string& name, const std::string& path) {
+    VolumeInput& made = inputs_.emplace_back(SampleInput{name, {}, 0}, Array(file_, path), Box(), nullptr);
+    const auto extents = made.array.extents();
+    const bool tokens = made.array.whole_numbers() && check(H5Aexists(made.array.id(), "vocabulary")) > 0;
+    const std::size_t most = tokens ? 2 : 4;
+    if (extents.empty() || extents.size() > most)
+      fail("'{}' has {} dimensions; it needs N, C and {}", path, extents.size() + 1,
+           tokens ? "L, or N and C" : "up to three spatial dimensions");
+    if (!tokens) {
+      made.is.shape = shape_of(extents, true);
+      return;
+    }
+    made.is.shape = {{'C', extents[0]}};
+    if (extents.size() > 1) made.is.shape.push_back({'L', extents[1]});
+    made.is.vocabulary = hdf5::read_whole_number(made.array.id(), "vocabulary");
+    if (made.is.vocabulary < 1)
+      fail("the attribute 'vocabulary' of '{}' is {}; it must be 1 or more", path, made.is.vocabulary);
+  }
   void close() {
-    samples_.reset();
+    inputs_.clear();
     targets_.reset();
     file_ = Handle();
   }
@@ -237,12 +297,12 @@ class Volumes final : public Dataset {
 
   /// Shows a box of a sample to `use`: takes it from what is read ahead of boxes `held`, or reads it.
   template <class Use>
-  void read(const Array& array, Prefetch* ahead, const Box& held, Index sample, const Box& box, const Use& use) const {
-    const auto show = [&](std::span<const std::byte> bytes) { array.numbers(bytes, use); };
-    if (ahead != nullptr && box == held && ahead->take(sample, show)) return;
+  void show(const Array& array, Prefetch* ahead, const Box& held, Index sample, const Box& box, const Use& use) const {
+    const auto use_bytes = [&](std::span<const std::byte> bytes) { array.numbers(bytes, use); };
+    if (ahead != nullptr && box == held && ahead->take(sample, use_bytes)) return;
     std::vector<std::byte> bytes(static_cast<std::size_t>(array.bytes(box)));
     read_bytes(array, sample, box, bytes);
-    show(bytes);
+    use_bytes(bytes);
   }
   void read_bytes(const Array& array, Index sample, const Box& box, std::span<std::byte> out) const {
     hdf5::explained("data set '" + path_ + "': cannot read sample " + std::to_string(sample),
@@ -256,11 +316,12 @@ class Volumes final : public Dataset {
 
   std::string path_;
   Handle file_;
-  std::optional<Array> samples_, targets_;
-  Shape sample_, target_;
+  std::deque<VolumeInput> inputs_;  // which stay where they are
+  std::optional<Array> targets_;
+  Shape target_;
   Index classes_ = 0;
-  Box box_, target_box_;
-  std::unique_ptr<Prefetch> ahead_, targets_ahead_;
+  Box target_box_;
+  std::unique_ptr<Prefetch> targets_ahead_;
 };
 
 /// Returns all samples (or targets) of a data set, one after the other.
@@ -283,29 +344,41 @@ Handle write(hdf5::OutputFile& file, const std::string& name, const Shape& one, 
   return data;
 }
 
-/// Returns all samples, or all targets that are values. T is the type of the file.
+constexpr int targets_instead = -1;
+
+/// Returns all samples of an input or, with `targets_instead`, all targets that are values. T is the type of the file.
 template <class T>
-std::vector<T> all_values(const Dataset& data, const Box& box, bool targets) {
+std::vector<T> all_values(const Dataset& data, const Box& box, int input) {
   return all_of<T>(data.size(), box, [&](Index i, std::span<T> out) {
     std::vector<double> values(out.size());
-    targets ? data.read_target(i, box, values) : data.read(i, box, values);
+    input == targets_instead ? data.read_target(i, box, values) : data.read_input(input, i, box, values);
     std::transform(values.begin(), values.end(), out.begin(), [&](double value) {
       const T held = static_cast<T>(value);
       if (std::isfinite(value) && !std::isfinite(held))
         fail("data set '{}': {} {} has the value {:g}, beyond the range of f32; save it in f64", data.name(),
-             targets ? "the target of sample" : "sample", i, value);
+             input == targets_instead ? "the target of sample" : "sample", i, value);
       return held;
     });
   });
 }
 
+/// Gives an array an attribute that is one whole number.
+void write_number(hid_t array, const char* name, Index number) {
+  const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+  const Handle of(H5Acreate2(array, name, H5T_NATIVE_INT32, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  const auto value = static_cast<std::int32_t>(number);
+  check(H5Awrite(of, H5T_NATIVE_INT32, &value));
+}
+
 template <class T>
 void save_all(const std::string& path, Dataset& data) {
-  const Box box(data.sample()), target_box(data.target());
+  const Box target_box(data.target());
+  const std::vector<SampleInput> inputs = data.inputs();
   // Before the session, since a data set that reads HDF5 itself needs one.
-  const std::vector<T> samples = all_values<T>(data, box, false);
+  std::vector<std::vector<T>> samples;
+  for (int i = 0; i < std::ssize(inputs); ++i) samples.push_back(all_values<T>(data, Box(inputs[i].shape), i));
   const Index classes = data.classes();
-  const std::vector<T> targets = classes == 0 ? all_values<T>(data, target_box, true) : std::vector<T>();
+  const std::vector<T> targets = classes == 0 ? all_values<T>(data, target_box, targets_instead) : std::vector<T>();
   std::vector<std::int32_t> labels;
   if (classes > 0)
     labels = all_of<std::int32_t>(data.size(), target_box, [&](Index i, std::span<std::int32_t> out) {
@@ -315,15 +388,20 @@ void save_all(const std::string& path, Dataset& data) {
   const Session session;
   hdf5::explained("data set '" + path + "': cannot write it", [&] {
     file.create();
-    static_cast<void>(write(file, "samples", data.sample(), samples, data.size()));
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const auto& [input, shape, vocabulary] = inputs[i];
+      if (vocabulary > 0 && inputs.size() > 1) {
+        const std::vector<std::int32_t> tokens(samples[i].begin(), samples[i].end());
+        write_number(write(file, "inputs/" + input, shape, tokens, data.size()), "vocabulary", vocabulary);
+      } else {
+        static_cast<void>(
+            write(file, inputs.size() > 1 ? "inputs/" + input : "samples", shape, samples[i], data.size()));
+      }
+    }
     if (classes == 0) {
       static_cast<void>(write(file, "targets", data.target(), targets, data.size()));
     } else {
-      const Handle array = write(file, "targets", data.target(), labels, data.size());
-      const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
-      const Handle of(H5Acreate2(array, "classes", H5T_NATIVE_INT32, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
-      const auto count = static_cast<std::int32_t>(classes);
-      check(H5Awrite(of, H5T_NATIVE_INT32, &count));
+      write_number(write(file, "targets", data.target(), labels, data.size()), "classes", classes);
     }
     file.finish();
     file.commit();
@@ -339,7 +417,8 @@ void save_volumes(const std::string& path, Dataset& data, DType values) {
     fail("data set '{}': values are saved in f32 or f64, not in {}", path, name(values));
   std::vector<Index> order(static_cast<std::size_t>(data.size()));
   std::iota(order.begin(), order.end(), Index{0});
-  data.hold(order, Box(data.sample()));
+  const std::vector<SampleInput> inputs = data.inputs();
+  for (int i = 0; i < std::ssize(inputs); ++i) data.hold_input(i, order, Box(inputs[i].shape));
   data.hold_targets(order, Box(data.target()));
   values == DType::f64 ? save_all<double>(path, data) : save_all<float>(path, data);
 }

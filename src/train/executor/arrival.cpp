@@ -6,10 +6,10 @@ namespace partita {
 
 namespace {
 
-/// Applies `make` to both tensors of a batch. A rank may have one of them alone.
+/// Applies `make` to the tensors of a batch. A rank may have some of them alone.
 template <class Make>
 Batch each(const Batch& batch, Make&& make) {
-  return {batch.images ? make(batch.images) : Tensor(), batch.target ? make(batch.target) : Tensor()};
+  return batch.each([&](const Tensor& tensor) { return tensor ? make(tensor) : Tensor(); });
 }
 
 Tensor like(const Tensor& tensor, const std::shared_ptr<Allocator>& allocator, MemoryClass memory) {
@@ -43,7 +43,8 @@ Batch Arrival::take() const {
 
 void Arrival::send(const Batch& next) {
   device_.wait(stream_, device_.record(allocator_->stream()));
-  if (next.images) from_host(next.images, here_.images, stream_);
+  for (std::size_t i = 0; i < next.images.size(); ++i)
+    if (next.images[i]) from_host(next.images[i], here_.images[i], stream_);
   if (next.target) from_host(next.target, here_.target, stream_);
   arrived_ = device_.record(stream_);
 }

@@ -2,6 +2,7 @@
 
 #include "partita/train/batch.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 
@@ -49,7 +50,9 @@ struct Ahead {
   Arrival& arrival;
   Batch next;                       ///< the first microbatch of the next step; empty if it shall not travel yet
   std::function<void()> meanwhile;  ///< what the CPU does
-  bool sends() const { return next.images || next.target; }
+  bool sends() const {
+    return next.target || std::any_of(next.images.begin(), next.images.end(), [](const Tensor& x) { return bool{x}; });
+  }
 };
 
 }  // namespace partita

@@ -2,9 +2,9 @@
 
 namespace partita {
 
-Box image_box(const Plan& plan, int microbatch, int rank) {
-  const auto& input = plan.layers_of(microbatch).front();
-  const bool reads = plan.stage_of(0, plan.replica_of(microbatch)) == plan.stage_of_rank(rank);
+Box image_box(const Plan& plan, int layer, int microbatch, int rank) {
+  const auto& input = plan.layers_of(microbatch)[layer];
+  const bool reads = plan.stage_of(layer, plan.replica_of(microbatch)) == plan.stage_of_rank(rank);
   return reads ? input->y.owned(plan.rank_in_stage(rank)) : Box(input->shape.dims());
 }
 

@@ -5,14 +5,12 @@
 #include "src/train/executor/executor.hpp"
 
 #include <optional>
+#include <vector>
 
 namespace partita {
 
-/// Where both parts of a batch lie; null for a part without bytes.
-struct BatchPlaces {
-  const void *images = nullptr, *target = nullptr;
-  bool operator==(const BatchPlaces&) const = default;
-};
+/// Where the tensors of a batch lie, images first; null for one without bytes.
+using BatchPlaces = std::vector<const void*>;
 
 /// A step up to its update that a device has captured, and what the CPU did in it besides.
 struct Executor::CapturedStep {

@@ -47,6 +47,7 @@ Executor::Executor(RunContext context)
       target_(plan_.target()),
       rank_{context_.backend, context_.grid.world(), context_.overlap, context_.allocator->stream()},
       stage_(plan_.stage_of_rank(context_.world.rank())),
+      inputs_(plan_.inputs()),
       program_(plan_, stage_),
       first_update_(first_update(program_.actions())),
       microbatches_(static_cast<std::size_t>(plan_.microbatches)),
@@ -85,7 +86,14 @@ std::vector<ConvProblem> Executor::problems() const {
   return all;
 }
 
-Box Executor::images(int microbatch) const { return image_box(plan_, microbatch, context_.world.rank()); }
+bool Executor::reads_images(int microbatch) const {
+  const auto mine = [&](int layer) { return plan_.stage_of(layer, plan_.replica_of(microbatch)) == stage_; };
+  return std::any_of(inputs_.begin(), inputs_.end(), mine);
+}
+
+Box Executor::images(int microbatch, int input) const {
+  return image_box(plan_, inputs_[input], microbatch, context_.world.rank());
+}
 
 Target Executor::target(int microbatch) const {
   const auto& loss = plan_.layers_of(microbatch).back();
@@ -293,7 +301,7 @@ void Executor::run_op(const Action& action, const StepOp& op, const Reader& read
       Profile::layer("data");
       if (reads_images(j) || reads_target(j)) m.batch = arrives(j) ? take_arrived() : bring(read(j));
       return;
-    case release_images: m.batch.images = {}; return;
+    case release_images: m.batch.images[plan_.layers[op.layer].input] = {}; return;
     case release_target: m.batch.target = {}; return;
     case sum_gradients:
       update_->start(op.layer);
@@ -381,13 +389,16 @@ Batch Executor::take_arrived() {
   Batch batch = ahead_->arrival.take();
   if (ahead_->sends()) {
     ahead_->arrival.send(ahead_->next);
-    traveling_.insert(traveling_.end(), {ahead_->next.images, ahead_->next.target});
+    traveling_.insert(traveling_.end(), ahead_->next.images.begin(), ahead_->next.images.end());
+    traveling_.push_back(ahead_->next.target);
   }
   return batch;
 }
 
 /// Brings what the CPU holds of a batch to the device.
-Batch Executor::bring(const Batch& batch) { return {bring(batch.images), bring(batch.target)}; }
+Batch Executor::bring(const Batch& batch) {
+  return batch.each([this](const Tensor& tensor) { return bring(tensor); });
+}
 
 Tensor Executor::bring(const Tensor& tensor) {
   Device& device = context_.allocator->device();

@@ -23,9 +23,9 @@ class Executor {
   explicit Executor(RunContext context);
   ~Executor();
 
-  /// Returns this rank's part of a microbatch when its forward begins, or of the first one before the step: images on
-  /// the first stage, the target on the last. It lies in the memory of the CPU, where it stays as it is until the step
-  /// ends, or, without graphs (RunContext::graphs), on the rank's device.
+  /// Returns this rank's part of a microbatch when its forward begins, or of the first one before the step: images of
+  /// the inputs and the target of the loss that its stage runs. It lies in the memory of the CPU, where it stays as it
+  /// is until the step ends, or, without graphs (RunContext::graphs), on the rank's device.
   using Reader = std::function<Batch(int microbatch)>;
   /// Runs the schedule once. `step` keys random numbers, `rate` is the learning rate. `ahead`: the batch of the
   /// next step travels to the device meanwhile, and that of this step may have come so; null: neither.
@@ -66,14 +66,16 @@ class Executor {
   const Plan& plan() const { return plan_; }
   /// Returns the local convolutions that this rank runs, each once.
   std::vector<ConvProblem> problems() const;
-  /// Return true if this rank reads images, or targets, of a microbatch.
-  bool reads_images(int microbatch = 0) const { return plan_.stage_of(0, plan_.replica_of(microbatch)) == stage_; }
+  /// The layers that receive samples, in the model's order.
+  const std::vector<int>& inputs() const { return inputs_; }
+  /// Return true if this rank reads images of some input, or targets, of a microbatch.
+  bool reads_images(int microbatch = 0) const;
   bool reads_target(int microbatch = 0) const {
     return plan_.stage_of(static_cast<int>(plan_.layers.size()) - 1, plan_.replica_of(microbatch)) == stage_;
   }
-  /// Returns the box of images that this rank reads for a microbatch; N counts from the microbatch's first sample. The
-  /// box is empty on stages that do not run the input layer.
-  Box images(int microbatch = 0) const;
+  /// Returns the box of images that this rank reads of the input of that number for a microbatch; N counts from the
+  /// microbatch's first sample. The box is empty on stages that do not run the input layer.
+  Box images(int microbatch = 0, int input = 0) const;
   /// Returns the target of the loss of a microbatch.
   Target target(int microbatch = 0) const;
   /// Returns the box of the target that this rank reads; empty on stages that do not run the loss.
@@ -124,6 +126,7 @@ class Executor {
   Target target_;  // of the first microbatch
   RankContext rank_;
   int stage_;
+  std::vector<int> inputs_;  // the layers that receive samples
   StepProgram program_;
   std::size_t first_update_;  // the action with which the updates begin
   std::vector<Runners> replicas_;

@@ -14,7 +14,12 @@ namespace {
 /// Null for a tensor without bytes.
 const void* address(const Tensor& tensor) { return tensor && tensor.bytes() > 0 ? tensor.data() : nullptr; }
 
-BatchPlaces places_of(const Batch& batch) { return {address(batch.images), address(batch.target)}; }
+BatchPlaces places_of(const Batch& batch) {
+  BatchPlaces places;
+  for (const Tensor& tensor : batch.images) places.push_back(address(tensor));
+  places.push_back(address(batch.target));
+  return places;
+}
 
 std::vector<ReleasedTensor> released(const std::vector<Tensor>& tensors) { return {tensors.begin(), tensors.end()}; }
 
@@ -81,9 +86,12 @@ void Executor::launch(const Reader& read) {
   Profile::layer("data");
   std::vector<OtherSource> others;
   const auto copy_from = [&](const BatchPlaces& captured, const Batch& now) {
-    if (captured.images != nullptr) others.push_back({captured.images, now.images.data()});
-    if (captured.target != nullptr) others.push_back({captured.target, now.target.data()});
-    traveling_.insert(traveling_.end(), {now.images, now.target});
+    auto from = captured.begin();
+    static_cast<void>(now.each([&](const Tensor& tensor) {
+      if (const void* place = *from++; place != nullptr) others.push_back({place, tensor.data()});
+      traveling_.push_back(tensor);
+      return tensor;
+    }));
   };
   for (const auto& brought : captured_->brought) copy_from(brought.from, staged(read(brought.microbatch), {}));
   if (captured_->sent) copy_from(*captured_->sent, staged(ahead_->next, {}));
@@ -120,16 +128,14 @@ Batch Executor::staged(const Batch& batch, const CapturedStep& captured) const {
     from_host(tensor, copy, {});
     return copy;
   };
-  const auto is_taken = [&](const Tensor& tensor) {
-    const auto reads = [&](const BatchPlaces& each) {
-      return address(tensor) == each.images || address(tensor) == each.target;
-    };
-    return std::any_of(captured.brought.begin(), captured.brought.end(),
-                       [&](const CapturedStep::Brought& each) { return reads(each.from); }) ||
-           (captured.sent && reads(*captured.sent));
-  };
-  return {in_staging(batch.images, is_taken(batch.images)),
-          in_staging(batch.target, is_taken(batch.target) || address(batch.target) == address(batch.images))};
+  BatchPlaces taken;
+  for (const auto& brought : captured.brought) taken.insert(taken.end(), brought.from.begin(), brought.from.end());
+  if (captured.sent) taken.insert(taken.end(), captured.sent->begin(), captured.sent->end());
+  return batch.each([&](const Tensor& tensor) {
+    const bool is_taken = std::find(taken.begin(), taken.end(), address(tensor)) != taken.end();
+    taken.push_back(address(tensor));
+    return in_staging(tensor, is_taken);
+  });
 }
 
 }  // namespace partita

@@ -44,7 +44,8 @@ void Inspector::look(const StepOp& op, const Microbatch& m) {
   const double back = 2 * layers - op.layer;
   switch (op.kind) {
     case StepOp::Kind::forward:
-      if (op.layer == 0 && !finite(m.batch.images)) return found(0, 0, "in the samples, the output of");
+      if (const int input = plan_.layers[op.layer].input; input >= 0 && !finite(m.batch.images[input]))
+        return found(op.layer, op.layer, "in the samples, the output of");
       if (is_loss && !finite(m.batch.target)) return found(op.layer, op.layer, "in the targets of");
       if (is_loss ? std::isfinite(read(m.result, stream_)[0]) : finite(m.work.y)) return;
       return found(op.layer, op.layer, finite_weights(op.layer) ? "in the output of" : "in the weights of");

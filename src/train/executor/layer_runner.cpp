@@ -125,7 +125,7 @@ void LayerRunner::run(const StepOp& op, Microbatch& m, std::vector<LayerState>& 
 
 void LayerRunner::run_forward(std::size_t i, bool recompute, Microbatch& m, LayerState& state) const {
   const LayerPlan& layer = layers_[i];
-  m.work.y = layer.inputs.empty()       ? m.batch.images
+  m.work.y = layer.inputs.empty()       ? m.batch.images[layer.input]
              : layer.in_place && !keep_ ? m.work.x.front()
                                         : allocate(boxes_[i].y, layer->shape.names());
   KernelCall now = call(i, m, state);

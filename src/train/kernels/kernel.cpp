@@ -35,6 +35,8 @@ const std::unordered_map<std::type_index, Factory>& kernel_factories() {
       {typeid(PlaceLinearOperator), make_place_linear_kernel},
       {typeid(PlaceNormOperator), make_place_norm_kernel},
       {typeid(EmbeddingOperator), make_embedding_kernel},
+      {typeid(TablesOperator), make_tables_kernel},
+      {typeid(InteractionOperator), make_interaction_kernel},
       {typeid(PlacesOperator), make_places_kernel},
       {typeid(PositionsOperator), make_positions_kernel},
       {typeid(GatedOperator), make_gated_kernel},

@@ -21,6 +21,8 @@ std::unique_ptr<Kernel> make_linear_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_place_linear_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_place_norm_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_embedding_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_tables_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_interaction_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_places_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_positions_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_gated_kernel(const LayerPlan& layer, int rank);

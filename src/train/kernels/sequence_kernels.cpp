@@ -40,17 +40,17 @@ class PlaceNormKernel final : public Kernel {
   RowNorm norm_;
 };
 
-/// y[N C L sum@v] = table[V@v C] at the tokens, 0 for tokens of other ranks
+/// y[N C L sum@v] = the sum of table[V@v C], or of table[V@v C L], at the tokens of a bag; 0 for tokens of other ranks
 class EmbeddingKernel final : public Kernel {
  public:
-  explicit EmbeddingKernel(const EmbeddingOperator& op) : vocabulary_(op.vocabulary()) {}
+  EmbeddingKernel(Index vocabulary, double scale) : vocabulary_(vocabulary), scale_(scale) {}
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     state<State>(call).tokens = x[0];
-    call.rank.backend.embed_forward(x[0], vocabulary_, call.w[0], y, call.rank.stream);
+    call.rank.backend.embed_forward(x[0], vocabulary_, call.w[0], scale_, y, call.rank.stream);
   }
   void backward_filter(const KernelCall& call, const Tensor& dy) const override {
-    call.rank.backend.embed_backward(state<State>(call).tokens, dy, call.dw[0], call.write, call.rank.stream);
+    call.rank.backend.embed_backward(state<State>(call).tokens, dy, scale_, call.dw[0], call.write, call.rank.stream);
   }
   bool supports_overwrite() const override { return true; }
   void backward_data(const KernelCall&, const Tensor&, std::span<const Tensor>) const override {
@@ -62,6 +62,27 @@ class EmbeddingKernel final : public Kernel {
     Tensor tokens;
   };
   Index vocabulary_;
+  double scale_;
+};
+
+/// y[N C] = d[N C] and the products of all pairs of d and v[N C L]
+class InteractionKernel final : public Kernel {
+ public:
+  void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
+    auto& kept = state<State>(call);
+    kept.vectors = x[0];
+    kept.dense = x[1];
+    call.rank.backend.interact_forward(x[0], x[1], y, call.rank.stream);
+  }
+  void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
+    const auto& kept = state<State>(call);
+    call.rank.backend.interact_backward(kept.vectors, kept.dense, dy, dx[0], dx[1], call.rank.stream);
+  }
+
+ private:
+  struct State final : Saved {
+    Tensor vectors, dense;
+  };
 };
 
 /// y[N C L] = x[N C H W]: the same numbers in the same order.
@@ -160,8 +181,14 @@ std::unique_ptr<Kernel> make_place_norm_kernel(const LayerPlan& layer, int) {
   return std::make_unique<PlaceNormKernel>(operator_of<PlaceNormOperator>(layer));
 }
 std::unique_ptr<Kernel> make_embedding_kernel(const LayerPlan& layer, int) {
-  return std::make_unique<EmbeddingKernel>(operator_of<EmbeddingOperator>(layer));
+  return std::make_unique<EmbeddingKernel>(operator_of<EmbeddingOperator>(layer).vocabulary(), 1);
 }
+std::unique_ptr<Kernel> make_tables_kernel(const LayerPlan& layer, int) {
+  const Tables& tables = operator_of<TablesOperator>(layer).tables();
+  return std::make_unique<EmbeddingKernel>(tables.rows,
+                                           tables.mean ? 1 / static_cast<double>(layer->input_shapes[0]['C']) : 1);
+}
+std::unique_ptr<Kernel> make_interaction_kernel(const LayerPlan&, int) { return std::make_unique<InteractionKernel>(); }
 std::unique_ptr<Kernel> make_places_kernel(const LayerPlan&, int) { return std::make_unique<PlacesKernel>(); }
 std::unique_ptr<Kernel> make_positions_kernel(const LayerPlan&, int) { return std::make_unique<PositionsKernel>(); }
 std::unique_ptr<Kernel> make_gated_kernel(const LayerPlan& layer, int) {

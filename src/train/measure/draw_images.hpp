@@ -3,21 +3,32 @@
 #include "partita/base/philox.hpp"
 #include "partita/strategies/plan/plan.hpp"
 #include "partita/tensor/dist_tensor.hpp"
+#include "partita/train/trainer/local_batch.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <vector>
 
 namespace partita {
 
-/// Sets a rank's part of a batch of shape `whole`, in the memory of the CPU, to what a model may get: normally
-/// distributed numbers or, where its input is tokens, tokens that all its embeddings know.
-inline void draw_images(const Tensor& images, const Shape& whole, const Plan& plan) {
-  const Random random(1, 1);
-  if (!plan.layers.front().op->integers()) return fill(images, whole, [&](Index i) { return random.normal(i); });
+/// Sets a rank's part of a batch of shape `whole` of an input, in the memory of the CPU, to what a model may get:
+/// normally distributed numbers or, where it is tokens, tokens that all its readers know.
+inline void draw_images(const Tensor& images, const Shape& whole, const Plan& plan, int input) {
+  const Random random(1, static_cast<std::uint64_t>(input) + 1);
+  if (!plan.layers[input].op->integers()) return fill(images, whole, [&](Index i) { return random.normal(i); });
   Index vocabulary = Index{1} << 31;
-  for (const LayerPlan& layer : plan.layers)  // only embeddings read tokens
-    if (!layer.inputs.empty() && layer.inputs[0] == 0) vocabulary = std::min(vocabulary, layer->weights[0].shape['V']);
+  for (const LayerPlan& layer : plan.layers)  // only embeddings and tables read tokens
+    if (!layer.inputs.empty() && layer.inputs[0] == input)
+      vocabulary = std::min(vocabulary, layer->weights[0].shape['V']);
   fill(images, whole,
        [&](Index i) { return static_cast<double>(random.bits(i) % static_cast<std::uint64_t>(vocabulary)); });
+}
+
+/// As draw_images(), for all inputs of a batch.
+inline void draw_images(const LocalBatch& batch, const Plan& plan) {
+  const std::vector<int> inputs = plan.inputs();
+  for (std::size_t i = 0; i < batch.images.size(); ++i)
+    draw_images(batch.images[i].tensor, batch.images[i].shape, plan, inputs[i % inputs.size()]);
 }
 
 }  // namespace partita

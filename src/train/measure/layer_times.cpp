@@ -101,16 +101,18 @@ class Alone {
         parameters_(plan_, rank, 1, allocator_),
         executor_(
             {plan_, grid_, grid_, *world_, *control_, nullptr, backend, parameters_, counter_, allocator_, 1, true}) {
-    const Shape images = plan_.layers.front()->shape;
-    const DType type = plan_.layers.front().op->output_type(plan_.workload.dtype);
     const Target target = executor_.target();
-    batch_ = {Tensor(type, images.names(), executor_.images(), allocator_, MemoryClass::activations),
-              Tensor(target.labels ? DType::i32 : plan_.workload.dtype, target.shape.names(), executor_.target_box(),
-                     allocator_, MemoryClass::activations)};
-    if (batch_.images.volume() == 0) return;
-    const Tensor drawn(type, images.names(), executor_.images());
-    draw_images(drawn, images, plan_);
-    from_host(drawn, batch_.images, allocator_->stream());
+    batch_.target = Tensor(target.labels ? DType::i32 : plan_.workload.dtype, target.shape.names(),
+                           executor_.target_box(), allocator_, MemoryClass::activations);
+    for (int i = 0; i < std::ssize(executor_.inputs()); ++i) {
+      const int layer = executor_.inputs()[i];
+      const Shape shape = plan_.layers[layer]->shape;
+      const DType type = plan_.layers[layer].op->output_type(plan_.workload.dtype);
+      const Tensor drawn(type, shape.names(), executor_.images(0, i));
+      draw_images(drawn, shape, plan_, layer);
+      batch_.images.emplace_back(type, shape.names(), drawn.box(), allocator_, MemoryClass::activations);
+      if (drawn.volume() > 0) from_host(drawn, batch_.images.back(), allocator_->stream());
+    }
   }
 
   Executor& executor() { return executor_; }

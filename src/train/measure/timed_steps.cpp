@@ -17,7 +17,7 @@ struct StepTimer::Parts {
       : world(everyone),
         trainer(model, strategy, options, world, std::move(processor)),
         batch(trainer.make_batch(options.batch)) {
-    for (const auto& images : batch.images) draw_images(images.tensor, images.shape, trainer.plan());
+    draw_images(batch, trainer.plan());
   }
 
   Communicator& world;

@@ -32,13 +32,7 @@ class DataFeed {
     /// `epoch` keys the augmentation.
     /// @pre All but the order outlives the step.
     Step(const DataFeed& feed, const Executor& executor, Dataset& data, SampleOrder samples,
-         const Augmentation& augmentation, Index epoch)
-        : feed_(feed),
-          executor_(executor),
-          data_(data),
-          samples_(std::move(samples)),
-          augmentation_(augmentation),
-          epoch_(epoch) {}
+         const Augmentation& augmentation, Index epoch);
 
     /// Returns a microbatch, which is read now unless it was read ahead.
     Batch read(int microbatch);
@@ -58,8 +52,10 @@ class DataFeed {
     SampleOrder samples_;
     const Augmentation& augmentation_;
     Index epoch_;
-    std::map<int, Batch> ahead_;  // by microbatch
-    std::exception_ptr failed_;   // what reading ahead threw
+    std::vector<SampleInput> own_;  // of the data set
+    std::vector<int> numbers_;      // of these, by input of the model
+    std::map<int, Batch> ahead_;    // by microbatch
+    std::exception_ptr failed_;     // what reading ahead threw
   };
 
  private:

@@ -103,7 +103,7 @@ std::vector<std::int32_t> Generator::next(std::span<const std::int32_t> tokens, 
   });
   const auto read = [&](int microbatch) {
     const Batch batch = trainer_.feed_->empty_batch(executor, microbatch, Fill::zeros);
-    const SampleBlock block{plan.samples(microbatch).lo, {}, batch.images};
+    const SampleBlock block{plan.samples(microbatch).lo, {}, batch.images.front()};
     block.fill([&](Index sequence, const Box& box, std::span<double> values) {
       std::copy_n(tokens.begin() + sequence * count + box[1].lo, values.size(), values.begin());
     });

@@ -46,8 +46,28 @@ void SampleBlock::check_labels(std::string_view loss, Index classes, std::option
            first_sample + tensor.box()[0].lo + i / places, label, loss, classes, classes - 1);
 }
 
+namespace {
+
+std::vector<std::string> names_of_inputs(std::span<const SampleBlock> images) {
+  std::vector<std::string> names;
+  for (const auto& block : images)
+    if (std::find(names.begin(), names.end(), block.input) == names.end()) names.push_back(block.input);
+  return names;
+}
+
+}  // namespace
+
 void LocalBatch::fill_images(const SampleBlock::Writer& write) const {
+  if (const auto names = names_of_inputs(images); names.size() > 1)
+    fail("the batch has {} inputs; name the one that is filled: {}", names.size(), quoted_list(names));
   for (const auto& block : images) block.fill(write);
+}
+
+void LocalBatch::fill_images(std::string_view input, const SampleBlock::Writer& write) const {
+  if (const auto names = names_of_inputs(images); std::find(names.begin(), names.end(), input) == names.end())
+    fail("the batch has no input '{}'{}; it has {}", input, did_you_mean(input, names), quoted_list(names));
+  for (const auto& block : images)
+    if (block.input == input) block.fill(write);
 }
 
 void LocalBatch::fill_targets(const SampleBlock::Writer& write) const {

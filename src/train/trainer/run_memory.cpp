@@ -22,9 +22,11 @@ namespace {
 Index batch_bytes(const Plan& plan, int rank) {
   const auto& loss = plan.layers_of(0).back();
   const DType dtype = plan.workload.dtype;
-  return image_box(plan, 0, rank).volume() * size_of(plan.layers.front().op->output_type(dtype)) +
-         target_box(plan, 0, rank).volume() *
-             size_of(loss.op->target(loss->input_shapes[0]).labels ? DType::i32 : dtype);
+  Index bytes =
+      target_box(plan, 0, rank).volume() * size_of(loss.op->target(loss->input_shapes[0]).labels ? DType::i32 : dtype);
+  for (const int input : plan.inputs())
+    bytes += image_box(plan, input, 0, rank).volume() * size_of(plan.layers[input].op->output_type(dtype));
+  return bytes;
 }
 
 }  // namespace
@@ -36,30 +38,42 @@ void RunMemory::each_batch(Index samples, const std::function<void(Index batch, 
 
 DataShare RunMemory::share(Index samples, bool training, int rank) const {
   DataShare share;
-  bool reads_images = false, reads_target = false;
+  const std::vector<int> inputs = share.layers = plan().inputs();
+  for (const int input : inputs) share.names.push_back(plan().layers[input].name);
+  share.inputs.resize(inputs.size());
+  // The first box with samples says what the rank reads of each; a rank without any has an empty box.
+  std::vector<bool> reads(inputs.size() + 1, false);
+  const auto add = [&](Index count, const Box& box, Index& all, Box& inside, std::vector<bool>::reference known) {
+    all += count * box.extent(0);
+    if (!known) inside = inside_of(box);
+    known = known || !box.empty();
+  };
   each_batch(samples, [&](Index batch, Index count) {
     const Plan& plan = plan_of_(batch, training);
     for (int m = 0; m < plan.microbatches; ++m) {
-      const Box images = image_box(plan, m, rank), target = target_box(plan, m, rank);
-      share.samples += count * images.extent(0);
-      share.targets += count * target.extent(0);
-      // The first box with samples says what the rank reads of each; a rank without any has an empty box.
-      if (!reads_images) share.box = inside_of(images);
-      if (!reads_target) share.target_box = inside_of(target);
-      reads_images = reads_images || !images.empty();
-      reads_target = reads_target || !target.empty();
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        add(count, image_box(plan, inputs[i], m, rank), share.inputs[i].samples, share.inputs[i].box, reads[i]);
+      add(count, target_box(plan, m, rank), share.targets, share.target_box, reads.back());
     }
   });
   return share;
 }
 
 Index RunMemory::data_bytes(const Dataset& data, const DataShare& share, const Augmentation& augmentation) {
-  return data.bytes_to_hold(share.samples, source_box(data.sample(), share.box, augmentation), share.targets,
-                            share.target_box);
+  const auto own = data.inputs();
+  const std::vector<int> numbers = match_inputs(data, share.names);
+  std::vector<SampleShare> by_number(own.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    by_number[numbers[i]] = {share.inputs[i].samples,
+                             source_box(own[numbers[i]].shape, share.inputs[i].box, augmentation)};
+  return data.bytes_to_hold_inputs(by_number, share.targets, share.target_box);
 }
 
 Index RunMemory::list_bytes(const Dataset& data, const DataShare& share) {
-  return data.needs_announcement() ? std::max(share.samples, share.targets) * Index{sizeof(Index)} : 0;
+  if (!data.needs_announcement()) return 0;
+  Index most = share.targets;
+  for (const SampleShare& input : share.inputs) most = std::max(most, input.samples);
+  return most * Index{sizeof(Index)};
 }
 
 Index RunMemory::order_bytes(Index samples, bool training) {

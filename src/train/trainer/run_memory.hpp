@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace partita {
 
@@ -20,8 +22,11 @@ struct DataPass {
 
 /// What one rank reads of the samples of a pass.
 struct DataShare {
-  Index samples = 0, targets = 0;  ///< numbers of samples and targets
-  Box box, target_box;             ///< of each of them
+  std::vector<int> layers;          ///< the model's inputs
+  std::vector<std::string> names;   ///< of these
+  std::vector<SampleShare> inputs;  ///< of each of them
+  Index targets = 0;                ///< their number
+  Box target_box;                   ///< of each target
 };
 
 /// When a run saves checkpoints. A signal may ask for one inside an epoch.
@@ -44,7 +49,8 @@ class RunMemory {
   const Plan& plan() const { return plan_of_(batch_, training_); }
   /// Returns what a rank reads of samples that are read in batches.
   DataShare share(Index samples, bool training, int rank) const;
-  /// Returns the bytes that a data set holds while a rank reads these samples.
+  /// Returns the bytes that a data set holds while a rank reads these samples. Throws Error if it has other inputs than
+  /// the model.
   static Index data_bytes(const Dataset& data, const DataShare& share, const Augmentation& augmentation);
   /// Returns the bytes of the longest list of samples that a data set needs to be told.
   static Index list_bytes(const Dataset& data, const DataShare& share);

@@ -59,7 +59,10 @@ bool fits(const SampleBlock& block, const Box& box, DType dtype) {
 Executor::Reader reader_of(const LocalBatch& batch) {
   return [&batch](int microbatch) {
     const auto j = static_cast<std::size_t>(microbatch);
-    return Batch{batch.images[j].tensor, batch.targets[j].tensor};
+    const std::size_t inputs = batch.images.size() / batch.targets.size();
+    Batch part{{}, batch.targets[j].tensor};
+    for (std::size_t i = 0; i < inputs; ++i) part.images.push_back(batch.images[j * inputs + i].tensor);
+    return part;
   };
 }
 
@@ -270,7 +273,10 @@ LocalBatch Trainer::make_batch(Index samples, bool training) {
   for (int j = 0; j < executor.plan().microbatches; ++j) {
     const Index first = executor.plan().samples(j).lo;
     const Batch part = feed_->empty_batch(executor, j, Fill::zeros);
-    batch.images.push_back({first, executor.plan().layers_of(j).front()->shape, part.images});
+    for (std::size_t i = 0; i < part.images.size(); ++i) {
+      const LayerPlan& input = executor.plan().layers_of(j)[executor.inputs()[i]];
+      batch.images.push_back({first, input->shape, part.images[i], input.name});
+    }
     batch.targets.push_back({first, executor.target(j).shape, part.target});
   }
   return batch;
@@ -281,12 +287,17 @@ void Trainer::check(const LocalBatch& batch, bool training) const {
   if (batch.samples < 1) fail("the batch has no samples; Trainer::make_batch makes one");
   const Executor& executor = *plans_->of(batch.samples, training).executor;
   const auto count = static_cast<std::size_t>(executor.plan().microbatches);
-  const LayerPlan& input = executor.plan().layers.front();
-  bool good = batch.images.size() == count && batch.targets.size() == count;
+  const std::size_t inputs = executor.inputs().size();
+  bool good = batch.images.size() == inputs * count && batch.targets.size() == count;
   for (std::size_t j = 0; good && j < count; ++j) {
     const auto m = static_cast<int>(j);
-    good = fits(batch.images[j], executor.images(m), input.op->output_type(options_.dtype)) &&
-           fits(batch.targets[j], executor.target_box(m), executor.target(m).labels ? DType::i32 : options_.dtype);
+    for (std::size_t i = 0; good && i < inputs; ++i) {
+      const LayerPlan& input = executor.plan().layers[executor.inputs()[i]];
+      good = fits(batch.images[j * inputs + i], executor.images(m, static_cast<int>(i)),
+                  input.op->output_type(options_.dtype));
+    }
+    good =
+        good && fits(batch.targets[j], executor.target_box(m), executor.target(m).labels ? DType::i32 : options_.dtype);
   }
   if (!good)
     fail("the batch of {} samples is not cut as this rank's {} plan cuts it; make it with make_batch({}, {})",

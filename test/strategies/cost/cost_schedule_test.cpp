@@ -131,6 +131,7 @@ TEST(CostOfSchedules, ChimeraRunsEachGroupOnBothStages) {
 TEST(CostOfSchedules, PartsOfWhatShipsSumToAStep) {
   const std::map<std::string, ModelSize> sizes{{"alexnet", {.extent = 71, .classes = 5, .width = 0.03}},
                                                {"cosmoflow", {.extent = 37, .width = 0.06}},
+                                               {"dlrm", {.width = 0.03, .tables = {.rows = 7}}},
                                                {"fashion-cnn", {.extent = 15, .width = 0.1}},
                                                {"googlenet", {.extent = 67, .classes = 5, .width = 0.04}},
                                                {"lenet5", {.width = 0.5}},

@@ -44,7 +44,16 @@ struct PlainKernel {
       x *= 4 / static_cast<double>(size_of(plan.workload.dtype));
       y *= backward ? 1 : 2;
       w *= backward ? 1 : 0;
-    } else if (is_a<PlaceNormOperator>(layer) || is_a<GatedOperator>(layer)) {
+    } else if (const auto* tables = dynamic_cast<const TablesOperator*>(layer.op.get())) {
+      // read the indices, the rows that they name, and write y; read them and dy, read and write the rows of a gradient
+      // that is zero at first
+      const Box table = layer->at.w[0].owned(rank);
+      const double rows = x * static_cast<double>(table.extent(1)) * static_cast<double>(table.extent(0)) /
+                          static_cast<double>(tables->tables().rows);
+      x *= 4 / static_cast<double>(size_of(plan.workload.dtype));
+      x += backward ? 2 * rows : rows;
+      w *= backward ? 1 : 0;
+    } else if (is_a<PlaceNormOperator>(layer) || is_a<GatedOperator>(layer) || is_a<InteractionOperator>(layer)) {
       x *= backward ? 2 : 1;  // read x and dy, and write dx
     }
     if (is_norm(layer) && (plan.workload.training || is_group_norm(layer))) {
@@ -67,9 +76,9 @@ struct PlainKernel {
       if (contracts(layer) || attends) share *= std::min(1., narrowest(layer, rank) / found->second.width.value);
     }
     const double bytes = (x + w + y) * static_cast<double>(size_of(plan.workload.dtype));
-    return (attends && backward ? 2.5 : 1) *
-           (machine.kernel.value +
-            std::max(operations / (machine.arithmetic.value * share), bytes / machine.memory_bandwidth.value));
+    const double times = attends ? 2.5 : is_a<InteractionOperator>(layer) ? 2 : 1;
+    return (backward ? times : 1) * (machine.kernel.value + std::max(operations / (machine.arithmetic.value * share),
+                                                                     bytes / machine.memory_bandwidth.value));
   }
 
   static bool is_group_norm(const LayerPlan& layer) {

@@ -52,6 +52,16 @@ Model of_sequences() {
   return m;
 }
 
+/// The same for layers of tables.
+Model of_tables() {
+  Model m("tables");
+  const Value dense = m.input("dense", {.channels = 12});
+  const Value indices = m.input("indices", {.channels = 2, .length = 8, .tokens = true});
+  const Value rows = m.tables("tables", indices, {.rows = 8, .features = 12});
+  m.softmax_cross_entropy("loss", m.linear("scores", m.interaction("interaction", rows, dense), {.features = 2}));
+  return m;
+}
+
 Model ending_in(bool dice) {
   Model m("loss");
   const Value t = m.input("input", {.channels = 2, .spatial = {8, 8}});
@@ -234,6 +244,25 @@ TEST(Refused, OfLayersOfSequences) {
         fmt::format("weights \"{}\" are not cut as the output \"N C L\"; leave them out: they follow it", weights));
   add(expected, "embedding", "embedding", "weights C@a",
       "weights \"V C@a\" cut dimension C over (a), but the output is cut over (); cut both alike");
+  for (const auto& [what, message] : found) EXPECT_EQ(message, expected[what]) << what;
+  for (const auto& [what, message] : expected) EXPECT_TRUE(found.contains(what)) << what << " is not refused";
+}
+
+TEST(Refused, OfLayersOfTables) {
+  Refused found = refused_of(of_tables()), expected;
+  std::erase_if(found, [](const auto& each) { return each.first.starts_with("scores"); });  // as "linear" above
+  const auto is_input = [](std::string_view layer) { return layer == "dense" || layer == "indices"; };
+  const auto has_places = [](std::string_view layer) { return layer == "tables" || layer == "indices"; };
+  for (const char* layer : {"dense", "indices", "tables", "interaction"})
+    add(expected, layer, is_input(layer) ? "input" : layer, "output sum@a",
+        fmt::format("output \"{} sum@a\" asks for a pending sum over (a), which this layer cannot produce",
+                    has_places(layer) ? "N C L" : "N C"));
+  add(expected, "loss", "softmax_cross_entropy", "output sum@a",
+      "output \"N sum@a\" asks for a pending sum over (a), which this layer cannot produce");
+  add(expected, "tables", "tables", "weights C@a",
+      "weights \"V C@a L\" cut dimension C over (a), but the output is cut over (); cut both alike");
+  add(expected, "tables", "tables", "weights L@a",
+      "weights \"V C L@a\" cut dimension L over (a), but the output is cut over (); cut both alike");
   for (const auto& [what, message] : found) EXPECT_EQ(message, expected[what]) << what;
   for (const auto& [what, message] : expected) EXPECT_TRUE(found.contains(what)) << what << " is not refused";
 }

@@ -284,7 +284,9 @@ TEST(Bind, ModelsAndWorkloadsThatCannotBe) {
   const auto first = inputs.input("a", {.channels = 3, .spatial = {}});
   const auto second = inputs.input("b", {.channels = 3, .spatial = {}});
   inputs.softmax_cross_entropy("loss", inputs.add("sum", first, second));
-  refused(inputs, {"layer 'b'", "only layer without inputs"});
+  EXPECT_NO_THROW(bind(inputs, Strategy(), {}));
+  inputs.input("c", {.channels = 3, .spatial = {}});
+  refused(inputs, {"'inputs' has 1 losses", "its last layer"});
   Model unused = m;
   unused.relu("relu", t);
   refused(unused, {"'two' has 1 losses", "its last layer"});
@@ -391,6 +393,25 @@ TEST(Bind, ATransformerSumsOncePerPairOfLayers) {
   EXPECT_EQ(places["x all_gather"], (Traffic{6, 5 * activations + 2 * 8 * 4})) << "and the tokens";
   EXPECT_EQ(places["dx reduce_scatter"], (Traffic{5, 5 * activations}));
   for (const char* gone : {"y all_reduce", "dx all_reduce"}) EXPECT_FALSE(places.contains(gone)) << gone;
+}
+
+// Rows that are cut leave sums, columns nothing, and samples the sum of the table's gradient.
+TEST(Bind, TablesAreCutByRowsColumnsAndSamples) {
+  Model m("tables");
+  const Value in = m.input("in", {.channels = 2, .length = 3, .tokens = true});
+  m.softmax_cross_entropy("loss", m.linear("fc", m.tables("tables", in, {.rows = 5, .features = 4}), {.features = 2}));
+  const auto bound = [&](const LayerRule& rule) {
+    return bind(m, Strategy("r=2").layer("tables", rule), {.batch = 8, .optimizer = {}}).layer("tables");
+  };
+  const LayerPlan rows = bound({.output = "N@r", .weights = "V@r"}), columns = bound({.output = "C@r"}),
+                  samples = bound({.output = "N@r"});
+  EXPECT_EQ(rows->at.y.print(), "N C L sum@r");
+  EXPECT_EQ(verbs({rows->redistribute_output}), "reduce_scatter");
+  EXPECT_EQ(rows->at.dw[0].print(), "V@r C L");
+  EXPECT_EQ(columns->at.x[0].print(), "N C L");
+  EXPECT_EQ(columns->at.dw[0].print(), "V C@r L");
+  EXPECT_EQ(samples->at.x[0].print(), "N@r C L");
+  EXPECT_EQ(samples->at.dw[0].print(), "V C L sum@r");
 }
 
 // Places that are cut become groups of heads, and groups become places.

@@ -72,7 +72,7 @@ TEST(Step, OneMicrobatchOnOneStage) {
             "start_backward b\nbackward_filter b\nbackward_data b\nrelease_work b\nrelease_dy b\n"
             "sum_gradients b\nrelease_layer b\n"
             "start_backward a\nbackward_filter a\nrelease_dy a\nsum_gradients a\nrelease_layer a\n"
-            "sum_gradients in\nrelease_layer in\nrelease_images\nrelease_target\n")
+            "sum_gradients in\nrelease_layer in\nrelease_images in\nrelease_target\n")
       << "nothing before a has weights, so a computes no dx";
   EXPECT_EQ(ops["0reduce"], "finish_sums\n");
   EXPECT_EQ(ops["0step"], "wait_sent_gradients\nupdate\n");
@@ -115,7 +115,7 @@ TEST(Step, RecomputedLayersRunAgainInTheirBackward) {
             "start_backward b\nbackward_filter b\nbackward_data b\nrelease_work b\nrelease_dy b\n"
             "sum_gradients b\nrelease_layer b\n"
             "start_backward a\nbackward_filter a\nrelease_dy a\nsum_gradients a\nrelease_layer a\n"
-            "sum_gradients in\nrelease_layer in\nrelease_images\nrelease_target\n");
+            "sum_gradients in\nrelease_layer in\nrelease_images in\nrelease_target\n");
 }
 
 TEST(Step, SplitBackwardComputesGradientsOfWeightsLater) {
@@ -135,7 +135,7 @@ TEST(Step, SplitBackwardComputesGradientsOfWeightsLater) {
   EXPECT_EQ(first["0I0"], "wait_gradients\nstart_backward a\nrelease_layer in\n");
   EXPECT_EQ(first["0W1"],
             "backward_filter a\nsum_gradients a\nrelease_layer a\nsum_gradients in\nrelease_layer in\n"
-            "release_images\n");
+            "release_images in\n");
 }
 
 TEST(Step, StagesSendOutputsAndGradients) {

@@ -132,4 +132,35 @@ TEST(Traffic, ShardedUpdateWithNorms) {
   EXPECT_EQ(print(layer_traffic(plan, a, 1)), print(step_traffic(plan, a, 1)));
 }
 
+// Tables that lie on different ranks send the rows of all samples in one all-to-all, and get the gradients in another.
+TEST(Traffic, EachGroupOfWholeTablesIsTwoAllToAlls) {
+  Model m("tables");
+  const auto rows_of = [&](const std::string& group, Index tables) {
+    const Value in = m.input("in_" + group, {.channels = 2, .length = tables, .tokens = true});
+    return m.tables("tables_" + group, in, {.rows = 5, .features = 4});
+  };
+  const Value dense = m.linear("bottom", m.input("dense", {.channels = 3}), {.features = 4});
+  const Value first = m.interaction("first", rows_of("a", 8), dense);
+  const Value t = m.concatenate("all", {first, m.interaction("second", rows_of("b", 12), dense)});
+  m.softmax_cross_entropy("loss", m.linear("scores", t, {.features = 2}));
+  Strategy s("r=4");
+  s.layer("*", {.output = "N@r"});
+  for (const char* each : {"in_a", "in_b", "tables_*"}) s.layer(each, {.output = "L@r"});
+  const Plan plan = bind(m, s, {.batch = 8, .dtype = DType::f32, .optimizer = {}});
+  std::map<std::string, Traffic> sent;
+  for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer)
+    for (const auto& item : layer_traffic(plan, layer, 0))
+      if (item.role != "dw" && item.role != "loss")
+        sent[fmt::format("{} {}", plan.layers[layer].name, item.role)] += item.traffic;
+  // To each of the three others: the vectors of a quarter of the tables for a quarter of the samples.
+  const auto bytes = [](Index tables) { return 3 * (tables / 4) * 4 * (8 / 4) * 4; };
+  const std::map<std::string, Traffic> expected{{"first x", {3, bytes(8)}},
+                                                {"first dx", {3, bytes(8)}},
+                                                {"second x", {3, bytes(12)}},
+                                                {"second dx", {3, bytes(12)}}};
+  EXPECT_EQ(sent, expected);
+  EXPECT_EQ(plan.layer("tables_a")->at.w[0].print(), "V C L@r");
+  EXPECT_EQ(plan.layer("tables_a")->at.dw[0].partial(), 0) << "no gradient of a table is summed over ranks";
+}
+
 }  // namespace partita::test::traffic_test

@@ -347,6 +347,53 @@ TEST_F(Volumes, WhatIsNoArrayIsNamed) {
   expect_error([&] { open_volumes(path); }, {path, "'samples' is a group, not an array"});
 }
 
+// Several inputs are the arrays of a group; whole numbers with a vocabulary are tokens.
+TEST_F(Volumes, HoldSeveralInputs) {
+  const std::vector<SampleInput> inputs{{"dense", {{'C', 3}}, 0}, {"of/clicks", {{'C', 2}, {'L', 4}}, 9}};
+  const auto original = make_synthetic(inputs, 6, 2, 1, 0);
+  save_volumes(path, *original);
+  const auto data = open_volumes(path);
+  const auto found = data->inputs();
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(data->size(), 6);
+  const std::vector<Index> order{5, 0, 3};
+  std::vector<SampleShare> shares;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(found[i].name, inputs[i].name);
+    EXPECT_EQ(found[i].shape, inputs[i].shape);
+    EXPECT_EQ(found[i].vocabulary, inputs[i].vocabulary);
+    Box part(inputs[i].shape);
+    part[part.dims() - 1] = {1, 3};
+    shares.push_back({3, part});
+    data->hold_input(i, order, part);
+  }
+  data->hold_targets(order, Box(0));
+  EXPECT_EQ(data->held_bytes(), data->bytes_to_hold_inputs(shares, 3, Box(0)));
+  for (const Index sample : order)
+    for (int i = 0; i < 2; ++i) {
+      std::vector<double> values(static_cast<std::size_t>(shares[i].box.volume())), right(values);
+      data->read_input(i, sample, shares[i].box, values);
+      original->read_input(i, sample, shares[i].box, right);
+      for (double& each : right) each = static_cast<float>(each);
+      EXPECT_EQ(values, right) << inputs[i].name << " of sample " << sample;
+      EXPECT_EQ(data->label(sample), original->label(sample));
+    }
+}
+
+TEST_F(Volumes, SayWhatIsWrongWithAnInput) {
+  const auto write_input = [&](const Hdf5Array& array) {
+    save_volumes(path, *make_synthetic({{"a", {{'C', 1}}, 0}, {"b", {{'C', 1}}, 0}}, 2, 2, 1, 0));
+    const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    H5Ldelete(file, "inputs/b", H5P_DEFAULT);
+    H5Fclose(file);
+    return write_array(path, array, H5T_NATIVE_INT, std::vector<int>(24));
+  };
+  ASSERT_TRUE(write_input({"inputs/b", H5T_STD_I32LE, {3, 2}, false}));
+  expect_error([&] { open_volumes(path); }, {path, "it has 3 samples of 'b', but 2 targets"});
+  ASSERT_TRUE(write_input({"inputs/b", H5T_STD_I32LE, {2}, false}));
+  expect_error([&] { open_volumes(path); }, {path, "'inputs/b' has 1 dimensions; it needs N, C and"});
+}
+
 TEST_F(Volumes, AFileThatSomebodyWritesIsRefused) {
   save_volumes(path, *make_synthetic(kinds[1].sample, {}, 3, 7, 1, 0));
   const int writer = open(path.c_str(), O_RDWR);

@@ -363,7 +363,7 @@ TEST(Graph, ADataSetThatFailsInACaptureEndsIt) {
         if (step == 2 && fails) {
           const auto read = [&](int microbatch) -> Batch {
             if (microbatch == 1) fail("the file is damaged");
-            return {batch.images[0].tensor, batch.targets[0].tensor};
+            return {{batch.images[0].tensor}, batch.targets[0].tensor};
           };
           EXPECT_EQ(message_of([&] { TrainerParts::executor(trainer, samples, true).run(read, 2, 0.05); }),
                     "the file is damaged");
@@ -388,7 +388,7 @@ TEST(Graph, ABatchOnTheDeviceIsRefused) {
     const auto read = [&](int) -> Batch {
       const LocalBatch& batch = batches(trainer, 2);
       const Tensor& images = batch.images[0].tensor;
-      return {Tensor(images.dtype(), images.names(), images.box(), trainer.allocator(), MemoryClass::activations),
+      return {{Tensor(images.dtype(), images.names(), images.box(), trainer.allocator(), MemoryClass::activations)},
               batch.targets[0].tensor};
     };
     const std::string message = message_of([&] { TrainerParts::executor(trainer, samples, true).run(read, 2, 0.05); });

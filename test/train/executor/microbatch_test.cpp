@@ -42,7 +42,7 @@ Trained train(const Model& model, const std::string& kind, int microbatches, Ind
   Trained trained;
   run_threads(1, [&](Communicator& comm) {
     const Shape scores = model.shapes(1)[model.layers().back().inputs[0]];
-    DrawnData data(sample_of(model), model.layers().back().op->target(scores), 100, scores['C']);
+    DrawnData data(inputs_of(model), model.layers().back().op->target(scores), 100, scores['C']);
     TrainerOptions options;
     options.check_replicas = 1;
     options.batch = batch;

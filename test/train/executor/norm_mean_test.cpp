@@ -127,7 +127,7 @@ struct Trial {
   void run(Index step, bool training) {
     Executor& executor = TrainerParts::executor(*trainer, samples, training);
     const Target target = executor.target();
-    const Batch batch{Tensor(dtype, executor.plan().layers[0]->shape.names(), executor.images()),
+    const Batch batch{{Tensor(dtype, executor.plan().layers[0]->shape.names(), executor.images())},
                       Tensor(DType::i32, target.shape.names(), executor.target_box())};
     executor.run(batch, step, 1e-300);
   }

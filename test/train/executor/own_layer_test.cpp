@@ -174,7 +174,7 @@ DiffusionTimes measure(double compute, HaloOverlap overlap, bool dy_halo, bool e
   strategy.layer("*", {.output = "H@y"});
   run_threads(2, [&](Communicator& comm) {
     const auto slow = delaying(comm, {.latency = transfer});
-    DrawnData data(sample_of(model), model.layers().back().op->target(model.shapes(1)[2]), 1, 0);
+    DrawnData data(inputs_of(model), model.layers().back().op->target(model.shapes(1)[2]), 1, 0);
     TrainerOptions options;
     options.check_replicas = 1;
     options.batch = 1;
@@ -303,7 +303,7 @@ std::string error_of_misuse(int how) {
   const Model model = with_layer(std::make_shared<Misused>(how), 4);
   return error_of([&] {
     run_threads(1, [&](Communicator& comm) {
-      DrawnData data(sample_of(model), model.layers().back().op->target(model.shapes(1)[2]), 1, 0);
+      DrawnData data(inputs_of(model), model.layers().back().op->target(model.shapes(1)[2]), 1, 0);
       TrainerOptions options;
       options.check_replicas = 1;
       options.batch = 1;

@@ -202,7 +202,7 @@ Epoch run_epoch(const Model& model, const Strategy& strategy) {
   epoch.weights.resize(static_cast<std::size_t>(strategy.ranks()));
   run_threads(strategy.ranks(), [&](Communicator& comm) {
     const Shape scores = model.shapes(1)[model.layers().back().inputs[0]];
-    DrawnData data(sample_of(model), model.layers().back().op->target(scores), 15, scores['C']);
+    DrawnData data(inputs_of(model), model.layers().back().op->target(scores), 15, scores['C']);
     TrainerOptions options;
     options.check_replicas = 1;
     options.batch = 7;
@@ -245,7 +245,7 @@ double loss_of_second_step(const Model& model, const Strategy& first, const Stra
     if (!begins && file.empty()) break;
     const Strategy& strategy = begins ? first : second;
     run_threads(strategy.ranks(), [&](Communicator& comm) {
-      DrawnData data(sample_of(model), model.layers().back().op->target(model.shapes(1)[9]), 14, 3);
+      DrawnData data(inputs_of(model), model.layers().back().op->target(model.shapes(1)[9]), 14, 3);
       TrainerOptions options;
       options.check_replicas = 1;
       options.batch = 7;
@@ -320,7 +320,7 @@ double seconds_of_step(bool overlap, double latency) {
   double seconds = 0;
   run_threads(4, [&](Communicator& comm) {
     const auto slow = delaying(comm, {.latency = latency});
-    DrawnData data(sample_of(m), m.layers().back().op->target(m.shapes(1)[10]), 4, 0);
+    DrawnData data(inputs_of(m), m.layers().back().op->target(m.shapes(1)[10]), 4, 0);
     TrainerOptions options;
     options.check_replicas = 1;
     options.batch = 4;

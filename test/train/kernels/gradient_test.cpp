@@ -47,16 +47,14 @@ double derivative_error(const RandomCase& drawn) {
     options.backend = "reference";
     Trainer trainer(drawn.model, Strategy(), options, comm);
     Executor& executor = TrainerParts::executor(trainer, drawn.batch, true);
-    const Shape& shape = executor.plan().layers[0]->shape;
-    const Target target = executor.target();
-    const Index classes = executor.plan().layers.back()->input_shapes[0]['C'];
-    const bool tokens = drawn.model.layers()[0].op->integers();
-    const Batch batch{Tensor(tokens ? DType::i32 : DType::f64, shape.names(), executor.images()),
-                      Tensor(target.labels ? DType::i32 : DType::f64, target.shape.names(), executor.target_box())};
-    fill(batch.images, shape,
-         [&](Index i) { return tokens ? static_cast<double>(i % vocabulary) : Random(6, 1).normal(i); });
-    fill(batch.target, target.shape,
-         [&](Index i) { return target.labels ? static_cast<double>(i % classes) : Random(6, 2).normal(i); });
+    const bool labels = executor.target().labels;
+    const Batch batch = batch_of(
+        drawn.model, executor,
+        [&](int input, Index i) {
+          const bool tokens = drawn.model.layers()[drawn.model.inputs()[input]].op->integers();
+          return tokens ? static_cast<double>(i) : Random(6, 1 + 10 * static_cast<std::uint64_t>(input)).normal(i);
+        },
+        [&](Index i) { return labels ? static_cast<double>(i) : Random(6, 2).normal(i); });
     constexpr double still = 1e-300;  // a learning rate that changes nothing
     move(TrainerParts::parameters(trainer), trainer.plan(),
          0.1);  // nonzero biases: with padding alone the input would be at the kink of a ReLU

@@ -33,16 +33,14 @@ std::vector<Tensor> outputs_of(const Model& model, std::vector<Tensor>* weights 
       }
     Executor& executor = TrainerParts::executor(trainer, samples, true);
     executor.keep_outputs(true);
-    const Shape& shape = executor.plan().layers[0]->shape;
-    const Target target = executor.target();
-    const bool tokens = model.layers()[0].op->integers();
-    const Batch batch{Tensor(tokens ? DType::i32 : DType::f64, shape.names(), executor.images()),
-                      Tensor(target.labels ? DType::i32 : DType::f64, target.shape.names(), executor.target_box())};
-    fill(batch.images, shape,
-         [&](Index i) { return tokens ? static_cast<double>(5 * i % vocabulary) : Random(6, 1).normal(i) + 3; });
-    const Index classes = executor.plan().layers.back()->input_shapes[0]['C'];
-    fill(batch.target, target.shape,
-         [&](Index i) { return target.labels ? static_cast<double>(i % classes) : Random(6, 2).normal(i); });
+    const bool labels = executor.target().labels;
+    const Batch batch = batch_of(
+        model, executor,
+        [&](int input, Index i) {
+          const bool tokens = model.layers()[model.inputs()[input]].op->integers();
+          return tokens ? static_cast<double>(5 * i) : Random(6, 1).normal(i) + 3;
+        },
+        [&](Index i) { return labels ? static_cast<double>(i) : Random(6, 2).normal(i); });
     if (weights != nullptr)
       for (const auto& w : TrainerParts::parameters(trainer).layer(1).master)
         weights->push_back(extract(w.local, w.local.box(), MemoryClass::workspace, {}));
@@ -143,6 +141,47 @@ TEST(Layers, EmbeddingTakesTheRowsOfItsTable) {
         const auto token = static_cast<Index>(outputs[0].at({n, 0, l}));
         EXPECT_EQ(outputs[1].at({n, c, l}), weights[0].at({token, c}));
       }
+}
+
+TEST(Layers, TablesAddTheRowsOfABag) {
+  constexpr Index bag = 3, rows = 4, features = 2;
+  for (const bool mean : {false, true}) {
+    Model m("tables");
+    const Value indices = m.input("indices", {.channels = bag, .length = length, .tokens = true});
+    end(m, m.tables("tables", indices, {.rows = rows, .features = features, .mean = mean}));
+    std::vector<Tensor> weights;
+    const auto outputs = outputs_of(m, &weights);
+    for (Index n = 0; n < samples; ++n)
+      for (Index l = 0; l < length; ++l)
+        for (Index c = 0; c < features; ++c) {
+          double sum = 0;
+          for (Index p = 0; p < bag; ++p)
+            sum += weights[0].at({static_cast<Index>(outputs[0].at({n, p, l})), c, l}) / (mean ? bag : 1);
+          EXPECT_NEAR(outputs[1].at({n, c, l}), sum, 1e-15);
+        }
+  }
+}
+
+// Each input is read by its own layer, whatever their order.
+TEST(Layers, InteractionMultipliesAllPairsOfVectors) {
+  constexpr Index places = 4, features = 3;
+  Model m("interaction");
+  const Value vectors = m.input("vectors", {.channels = features, .length = places});
+  const Value dense = m.input("dense", {.channels = features});
+  end(m, m.interaction("interaction", vectors, dense));
+  const auto outputs = outputs_of(m);
+  ASSERT_EQ(outputs[2].extent('C'), features + 10);
+  for (Index n = 0; n < samples; ++n) {
+    const auto z = [&](Index i, Index c) { return i == 0 ? outputs[1].at({n, c}) : outputs[0].at({n, c, i - 1}); };
+    Index pair = 0;
+    for (Index c = 0; c < features; ++c) EXPECT_EQ(outputs[2].at({n, c}), z(0, c));
+    for (Index i = 1; i <= places; ++i)
+      for (Index j = 0; j < i; ++j) {
+        double sum = 0;
+        for (Index c = 0; c < features; ++c) sum += z(i, c) * z(j, c);
+        EXPECT_NEAR(outputs[2].at({n, features + pair++}), sum, 1e-12);
+      }
+  }
 }
 
 TEST(Layers, PositionsAddTheRowOfEachPlace) {

@@ -29,6 +29,7 @@ const std::map<std::string, Reduced>& reduced() {
       {"bert",
        {{.transformer = {.layers = 2, .hidden = 12, .heads = 3, .sequence = 5, .vocabulary = 11, .dropout = 0.2}}, 5}},
       {"cosmoflow", {{.extent = 37, .width = 0.06}, 3}},
+      {"dlrm", {{.width = 0.03, .tables = {.tables = 5, .rows = 7, .features = 3, .bag = 2}}, 5}},
       {"fashion-cnn", {{.extent = 15, .width = 0.1}, 5}},
       {"googlenet", {{.extent = 67, .classes = 5, .width = 0.04}, 5}},
       {"gpt", {{.transformer = {.layers = 4, .hidden = 12, .heads = 3, .sequence = 5, .vocabulary = 11}}, 5}},

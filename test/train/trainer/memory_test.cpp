@@ -27,25 +27,32 @@ namespace partita::test::memory_test {
 namespace {
 
 /// Drawn data that is read into memory when it is announced.
-class LoadedData final : public Dataset {
+class LoadedData final : public DatasetOfInputs {
  public:
-  explicit LoadedData(DrawnData data) : data_(std::move(data)) {}
-  Shape sample() const override { return data_.sample(); }
+  explicit LoadedData(DrawnData data) : data_(std::move(data)), images_(data_.inputs().size()) {}
+  std::vector<SampleInput> inputs() const override { return data_.inputs(); }
   Shape target() const override { return data_.target(); }
   Index size() const override { return data_.size(); }
   Index classes() const override { return data_.classes(); }
-  Index vocabulary() const override { return data_.vocabulary(); }
-  void hold(std::span<const Index> samples, const Box& box) override {
-    images_.assign(samples.size() * static_cast<std::size_t>(box.volume()), 0);
+  void hold_input(int input, std::span<const Index> samples, const Box& box) override {
+    images_[input].assign(samples.size() * static_cast<std::size_t>(box.volume()), 0);
   }
   void hold_targets(std::span<const Index> samples, const Box& box) override {
     targets_.assign(samples.size() * volume(box), 0);
   }
-  Index held_bytes() const override { return static_cast<Index>((images_.size() + targets_.size()) * sizeof(float)); }
-  Index bytes_to_hold(Index samples, const Box& box, Index targets, const Box& target_box) const override {
-    return (samples * box.volume() + targets * static_cast<Index>(volume(target_box))) * Index{sizeof(float)};
+  Index held_bytes() const override {
+    std::size_t held = targets_.size();
+    for (const auto& images : images_) held += images.size();
+    return static_cast<Index>(held * sizeof(float));
   }
-  void read(Index sample, const Box& box, std::span<double> out) const override { data_.read(sample, box, out); }
+  Index bytes_to_hold_inputs(std::span<const SampleShare> inputs, Index targets, const Box& target_box) const override {
+    Index held = targets * static_cast<Index>(volume(target_box));
+    for (const auto& [samples, box] : inputs) held += samples * box.volume();
+    return held * Index{sizeof(float)};
+  }
+  void read_input(int input, Index sample, const Box& box, std::span<double> out) const override {
+    data_.read_input(input, sample, box, out);
+  }
   void read_target(Index sample, const Box& box, std::span<double> out) const override {
     data_.read_target(sample, box, out);
   }
@@ -57,7 +64,8 @@ class LoadedData final : public Dataset {
   static std::size_t volume(const Box& box) { return box.dims() == 0 ? 1 : static_cast<std::size_t>(box.volume()); }
 
   DrawnData data_;
-  std::vector<float> images_, targets_;
+  std::vector<std::vector<float>> images_;  // by input
+  std::vector<float> targets_;
 };
 
 const std::vector<std::string> kinds{"gpipe",   "1f1b",        "zb-h1", "zb-h2",  "zb-1p", "zb-2p",

@@ -18,6 +18,14 @@ struct TransformerSize {
   double dropout = 0;    ///< rate of dropout behind the embedding or patches, and of what blocks add to their input
 };
 
+/// The size of a model with tables. 0 stands for the published value.
+struct TablesSize {
+  Index tables = 0;    ///< number of tables, which a sample has as many categories for
+  Index rows = 0;      ///< of each table
+  Index features = 0;  ///< of each row
+  Index bag = 0;       ///< indices of each category
+};
+
 /// The size of a built-in model. 0 stands for the published value.
 struct ModelSize {
   Index extent = 0;                ///< extent of each spatial dimension of the input
@@ -26,6 +34,7 @@ struct ModelSize {
   double width = 1;                ///< factor for the channels and features of hidden layers; the products are rounded
   std::vector<Index> widths = {};  ///< widths of the hidden layers of `mlp`; empty: its default
   TransformerSize transformer = {};  ///< of gpt, its presets, bert and vit
+  TablesSize tables = {};            ///< of dlrm
   BatchNorm batch_norm = {};         ///< how batch normalization layers compute their statistics
   CrossEntropy labels = {};          ///< how the labels of the loss count, of models that predict classes
 };
@@ -80,6 +89,12 @@ Model bert(const ModelSize& size = {});
 /// 224x224 RGB images, 1,000 classes, in patches of 16x16: the small vision transformer, 12 blocks of 384 channels with
 /// 6 heads (Dosovitskiy et al. 2021, Touvron et al. 2021). The mean over all places is classified.
 Model vit(const ModelSize& size = {});
+
+/// 13 numbers and 26 categories, 2 classes: clicked or not. A perceptron of 512, 256, 64 and 16 features reads the
+/// numbers, and each category one of 26 tables of 16 features. All products of two of these vectors go to a perceptron
+/// of 512 and 256 (Naumov et al. 2019, for the data of Criteo Kaggle). Their tables have up to 10 million rows; ours
+/// have 10,000 each.
+Model dlrm(const ModelSize& size = {});
 
 /// Names of the built-in models: "fashion-cnn", "mesh-tangling", ...
 std::vector<std::string> builtin_models();

@@ -70,6 +70,7 @@ struct LayerPlan {
   std::string name;
   std::shared_ptr<const Operator> op;
   std::vector<int> inputs;
+  int input = -1;  ///< for a layer without inputs, which receives samples: its number among these, from 0
   std::vector<StageBoundary> sends_to_stages;  ///< transfers to readers on other stages, by ascending group
   bool recompute = false;                      ///< backward runs its forward again, so that it keeps nothing until then
   bool in_place = false;                       ///< its output takes the memory of its input, which no other layer reads
@@ -144,6 +145,9 @@ struct Plan {
   const LayerPlan& layer(std::string_view name) const;
   /// The layer that made `value`. Throws Error if the value is of another model.
   const LayerPlan& layer(const Value& value) const;
+
+  /// The layers that receive samples, in the model's order.
+  std::vector<int> inputs() const;
 
   /// The grid of the first stage.
   const Grid& grid() const { return grids.front(); }

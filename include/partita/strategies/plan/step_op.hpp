@@ -11,7 +11,7 @@ namespace partita {
 struct StepOp {
   enum class Kind : std::uint8_t {
     clear_statistics,     ///< before the first action: zeroes a second replica's running statistics, which are added
-    read_batch,           ///< reads the rank's part of the microbatch's images and targets
+    read_batch,           ///< reads the rank's part of the microbatch's images and target
     redistribute_input,   ///< output of layer.inputs[input] -> x[input]
     forward,              ///< y = f(x, w), with x's halo, statistics and products; keeps the tensors for backward
     redistribute_output,  ///< y -> output
@@ -25,7 +25,7 @@ struct StepOp {
     release_kept,         ///< frees the tensors that forward kept for backward
     release_output,       ///< frees the output
     release_layer,        ///< frees output, gradient, dy and the tensors that forward kept
-    release_images,       ///< frees the microbatch's images
+    release_images,       ///< frees the images of an input layer
     release_target,       ///< frees the target of the microbatch's loss
     release_previous,     ///< evaluation: completes the sends of the previous microbatch and frees all its tensors
     sum_gradients,        ///< starts the sums of the buckets that this layer completes

@@ -15,11 +15,11 @@ struct Augmentation {
 };
 
 /// Reads `box` (C H W of a sample) of the augmented sample, in the box's row-major order.
-/// T is float or double: Dataset::read_f32 or Dataset::read.
+/// T is float or double: Dataset::read_input_f32 or Dataset::read_input, of the input of that number.
 /// @pre `data` holds source_box() of the sample.
 template <class T>
 void read_augmented(const Dataset& data, Index sample, const Box& box, const Augmentation& augmentation,
-                    std::uint64_t seed, Index epoch, std::span<T> out);
+                    std::uint64_t seed, Index epoch, std::span<T> out, int input = 0);
 /// Returns the box of the original sample that can contribute to `box` of the augmented one.
 Box source_box(const Shape& sample, const Box& box, const Augmentation& augmentation);
 

@@ -13,6 +13,19 @@ namespace partita {
 
 class BytePairs;
 
+/// One of the inputs of a sample.
+struct SampleInput {
+  std::string name;  ///< of the model's input layer; the only input of a set fits the only one of a model by any name
+  Shape shape;       ///< of one sample, without N
+  Index vocabulary = 0;  ///< if it is tokens: the number of different ones; 0 if it is values
+};
+
+/// What is read of one input: how many samples, and the box of each.
+struct SampleShare {
+  Index samples = 0;
+  Box box;
+};
+
 /// A data set: samples and their targets (one label, labels per spatial position, or values). Both are read by global
 /// sample number and box, so a rank reads only its own part of its own samples. To use your own data, derive from this
 /// class.
@@ -43,6 +56,14 @@ class Dataset {
   /// As `read`, for runs in f32. The default rounds what `read` returns. A set whose numbers are no more
   /// exact than f32 can define it too, which saves time and half of the memory of one sample.
   virtual void read_f32(Index sample, const Box& box, std::span<float> out) const;
+  /// The inputs of a sample. The default is one, of sample() and vocabulary(). For several, derive from
+  /// DatasetOfInputs.
+  virtual std::vector<SampleInput> inputs() const;
+  /// As hold(), read(), read_f32() and bytes_to_hold(), for the input of that number. The defaults call these.
+  virtual void hold_input(int input, std::span<const Index> samples, const Box& box);
+  virtual void read_input(int input, Index sample, const Box& box, std::span<double> out) const;
+  virtual void read_input_f32(int input, Index sample, const Box& box, std::span<float> out) const;
+  virtual Index bytes_to_hold_inputs(std::span<const SampleShare> inputs, Index targets, const Box& target_box) const;
   /// Shape of one sample's target, without N: no dimension for one label, spatial dimensions for one label per
   /// position, C ... for values.
   virtual Shape target() const { return {}; }
@@ -78,6 +99,28 @@ class Dataset {
   friend class HeldData;
   std::shared_ptr<const void> counted_;  // while it lives, a trainer counts the bytes that the set holds
 };
+
+/// A data set whose samples have several inputs: see Dataset::inputs(). Its boxes and values are those of one input.
+class DatasetOfInputs : public Dataset {
+ public:
+  std::vector<SampleInput> inputs() const override = 0;
+  void hold_input(int input, std::span<const Index> samples, const Box& box) override = 0;
+  void read_input(int input, Index sample, const Box& box, std::span<double> out) const override = 0;
+  /// Rounds what read_input() returns.
+  void read_input_f32(int input, Index sample, const Box& box, std::span<float> out) const override;
+  /// Returns held_bytes(): right for sets that keep the same bytes all the time.
+  Index bytes_to_hold_inputs(std::span<const SampleShare> inputs, Index targets, const Box& target_box) const override;
+  // Those of the first input.
+  Shape sample() const final { return inputs().front().shape; }
+  Index vocabulary() const final { return inputs().front().vocabulary; }
+  void hold(std::span<const Index> samples, const Box& box) final { hold_input(0, samples, box); }
+  void read(Index sample, const Box& box, std::span<double> out) const final { read_input(0, sample, box, out); }
+  void read_f32(Index sample, const Box& box, std::span<float> out) const final { read_input_f32(0, sample, box, out); }
+};
+
+/// Returns for each of a model's inputs, by name, the number of that of the data set. Throws Error if they are not the
+/// same inputs. One input fits one input of any name.
+std::vector<int> match_inputs(const Dataset& data, std::span<const std::string> model_inputs);
 
 /// As data.read_labels(). Throws Error that names the data set, the sample, the place, the label and the classes if one
 /// of the labels is neither a class nor `ignored`.
@@ -119,10 +162,11 @@ std::unique_ptr<Dataset> mask_tokens(std::unique_ptr<Dataset> tokens, const Mask
 /// Opens an HDF5 file with two data sets. "samples" is N C D H W (or has fewer spatial dimensions), of any number type,
 /// or of Booleans (0 and 1). "targets" has as many samples: whole numbers (or Booleans) of shape N are one label per
 /// sample, whole numbers of shape N D H W one label per spatial position, both with an attribute "classes";
-/// floating-point numbers N C ... are values. A rank reads its own box of its own samples, and reads the next ones in
-/// the background while it computes; it keeps them in the type of the file. Damage inside the file is found only when
-/// it is read, possibly by one rank alone. Throws Error that names the file if it is missing, not HDF5 or not of this
-/// form.
+/// floating-point numbers N C ... are values. Several inputs are the arrays of a group "inputs" instead of "samples";
+/// whole numbers N C L with an attribute "vocabulary" are tokens. A rank reads its own box of its own samples, and
+/// reads the next ones in the background while it computes; it keeps them in the type of the file. Damage inside the
+/// file is found only when it is read, possibly by one rank alone. Throws Error that names the file if it is missing,
+/// not HDF5 or not of this form.
 std::unique_ptr<Dataset> open_volumes(const std::string& path);
 
 /// Writes a data set as a file for open_volumes(), with values in `values` (f32 or f64) and 32-bit labels. The file
@@ -146,6 +190,10 @@ std::unique_ptr<Dataset> open_dataset(const std::string& name, const std::string
 /// `classes` is 0 if the target is values.
 std::unique_ptr<Dataset> make_synthetic(const Shape& sample, const Shape& target, Index size, Index classes,
                                         std::uint64_t seed, int part);
+/// The same for samples of several inputs, with one label per sample. In three of four places of tokens, the token
+/// modulo `classes` is the sample's label.
+std::unique_ptr<Dataset> make_synthetic(std::vector<SampleInput> inputs, Index size, Index classes, std::uint64_t seed,
+                                        int part);
 /// The same for tokens: samples of `length` of them, drawn from `vocabulary`, each with the next token as its label.
 /// They count up in runs of eight, so that a model can learn seven of eight labels.
 std::unique_ptr<Dataset> make_synthetic_tokens(Index length, Index vocabulary, Index size, std::uint64_t seed,

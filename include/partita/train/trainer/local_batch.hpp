@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct SampleBlock {
   Index first_sample = 0;  ///< of the microbatch, in the batch: N of `tensor` counts from it
   Shape shape;             ///< of the whole microbatch, on all ranks together
   Tensor tensor;           ///< N first; channels vary fastest in memory; an empty box if the rank holds none of it
+  std::string input = {};  ///< the name of the input layer whose samples it holds; "" for targets and predictions
 
   /// `sample` is a position in the batch. `box` is the part of the sample that the block holds, without N (e.g. C H W).
   /// `values` are the box's elements in logical row-major order.
@@ -31,15 +33,20 @@ struct SampleBlock {
   void check_labels(std::string_view loss, Index classes, std::optional<Index> ignored) const;
 };
 
-/// One rank's part of a batch, with a block for each microbatch. Trainer::make_batch() makes it; its values are 0 until
+/// One rank's part of a batch, with blocks for each microbatch. Trainer::make_batch() makes it; its values are 0 until
 /// somebody fills them.
 struct LocalBatch {
-  Index samples = 0;                 ///< of the whole batch, on all ranks together
-  std::vector<SampleBlock> images;   ///< of the model's input; empty boxes on ranks of later stages
+  Index samples = 0;  ///< of the whole batch, on all ranks together
+  /// A block for each of the model's inputs, in its order, for each microbatch; empty boxes where another stage runs
+  /// the input.
+  std::vector<SampleBlock> images;
   std::vector<SampleBlock> targets;  ///< labels (i32), or values; empty boxes on ranks of earlier stages
 
-  /// Fills all images, or all targets.
+  /// Fills all images. Throws Error if the model has several inputs.
   void fill_images(const SampleBlock::Writer& write) const;
+  /// Fills all images of one input. Throws Error with the nearest name if the model has no such input.
+  void fill_images(std::string_view input, const SampleBlock::Writer& write) const;
+  /// Fills all targets.
   void fill_targets(const SampleBlock::Writer& write) const;
 };
 

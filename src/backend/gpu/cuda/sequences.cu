@@ -18,6 +18,8 @@ namespace partita {
   PARTITA_EACH(SoftmaxScores<T>)                                                                                 \
   PARTITA_REDUCE(double, 1, WeightedSlope<T>, KeepRowTotal)                                                      \
   PARTITA_EACH(SoftmaxScoresBackward<T>)                                                                         \
+  PARTITA_EACH(Interact<T>)                                                                                      \
+  PARTITA_EACH(InteractBackward<T>)                                                                              \
   PARTITA_EACH(Rotate<T>)
 PARTITA_FOR_TYPES(PARTITA_SEQUENCES)
 

@@ -82,40 +82,79 @@ void FunctorBackend<Launcher>::row_norm_backward(const RowNorm& norm, const Tens
 
 template <class T>
 HeldRows<T> held_rows(const Tensor& table) {
-  return {device_data<T>(table), table.box()[0].lo, table.extent('V'), table.extent('C')};
+  return {device_data<T>(table), table.box()[0].lo, table.extent('V'), table.extent('C'), table.extent('L')};
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table,
+void FunctorBackend<Launcher>::embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, double scale,
                                              const Tensor& y, Stream stream) {
   check_embedding(tokens, table, y);
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
-    launch_.for_elements(
-        rows_of_channels(y),
-        Embed<T>{{}, device_data<T>(y), device_data<std::int32_t>(tokens), held_rows<T>(table), vocabulary}, stream);
+    launch_.for_elements(rows_of_channels(y),
+                         Embed<T>{{},
+                                  device_data<T>(y),
+                                  device_data<std::int32_t>(tokens),
+                                  held_rows<T>(table),
+                                  vocabulary,
+                                  bag_of(tokens, y),
+                                  static_cast<Accumulator<T>>(scale)},
+                         stream);
   });
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::embed_backward(const Tensor& tokens, const Tensor& dy, const Tensor& dtable, Write write,
-                                              Stream stream) {
+void FunctorBackend<Launcher>::embed_backward(const Tensor& tokens, const Tensor& dy, double scale,
+                                              const Tensor& dtable, Write write, Stream stream) {
   check_embedding(tokens, dtable, dy);
   if (write == Write::over) dtable.zero(stream);
-  constexpr Index most = 1 << 16;  // rows at once: the work of finding neighbors grows with their square
+  const Index all = dy.volume() == 0 ? 0 : tokens.volume();
+  constexpr Index most = 1 << 16;  // tokens at once: the work of finding neighbors grows with their square
   const auto scratch = launch_.scratch();
-  const Index rows = tokens.volume(), fit = std::min(rows_in(scratch, TokenLists::bytes, "embeddings"), most);
+  const Index fit = std::min(rows_in(scratch, TokenLists::bytes, "embeddings"), most);
   dispatch_float(dy.dtype(), [&](auto t) {
     using T = decltype(t);
     const auto table = held_rows<T>(dtable);
-    for (Index first = 0; first < rows; first += fit) {
-      const Index count = std::min(fit, rows - first);
-      const auto* of = device_data<std::int32_t>(tokens) + first;
+    for (Index first = 0; first < all; first += fit) {
+      const Index count = std::min(fit, all - first);
+      const TokenPart part{device_data<std::int32_t>(tokens), first, count, bag_of(tokens, dy), table.tables};
       const TokenLists lists = token_lists_in(scratch, count);
-      launch_.for_each(1, count, LinkTokens<T>{of, table, lists, count}, stream);
+      launch_.for_each(1, count, LinkTokens<T>{part, table, lists}, stream);
       launch_.for_each(count, table.channels,
-                       AddTokenRows<T>{of, device_data<T>(dy) + first * table.channels, table, lists, count}, stream);
+                       AddTokenRows<T>{part, device_data<T>(dy), table, lists, static_cast<Accumulator<T>>(scale)},
+                       stream);
     }
+  });
+}
+
+template <class T>
+InteractingVectors<T> interacting(const Tensor& vectors, const Tensor& dense) {
+  return {device_data<T>(vectors), device_data<T>(dense), dense.extent('C'), vectors.extent('L')};
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::interact_forward(const Tensor& vectors, const Tensor& dense, const Tensor& y,
+                                                Stream stream) {
+  check_interaction(vectors, dense, y);
+  dispatch_float(y.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.for_each(y.box().extent(0), y.extent('C'), Interact<T>{interacting<T>(vectors, dense), device_data<T>(y)},
+                     stream);
+  });
+}
+
+template <class Launcher>
+void FunctorBackend<Launcher>::interact_backward(const Tensor& vectors, const Tensor& dense, const Tensor& dy,
+                                                 const Tensor& dvectors, const Tensor& ddense, Stream stream) {
+  check_interaction(vectors, dense, dy);
+  check_alike(vectors, dvectors);
+  check_alike(dense, ddense);
+  dispatch_float(dy.dtype(), [&](auto t) {
+    using T = decltype(t);
+    launch_.for_each(
+        dy.box().extent(0) * (vectors.extent('L') + 1), dense.extent('C'),
+        InteractBackward<T>{interacting<T>(vectors, dense), interacting<T>(dvectors, ddense), device_data<T>(dy)},
+        stream);
   });
 }
 

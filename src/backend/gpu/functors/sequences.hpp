@@ -2,6 +2,7 @@
 
 #include "partita/base/accumulator.hpp"
 #include "src/backend/common/gate.hpp"
+#include "src/backend/common/pair_number.hpp"
 #include "src/backend/common/pair_turns.hpp"
 #include "src/backend/gpu/functors/launcher.hpp"
 #include "src/backend/gpu/functors/to_element.hpp"
@@ -142,76 +143,144 @@ struct KeepRowWeightGradients {
   }
 };
 
-/// The rows of a table that its box holds.
+/// The rows of a table, or of one for each place, that its box holds.
 template <class T>
 struct HeldRows {
   T* data;
-  Index first, count, channels;
+  Index first, count, channels, tables;
   PARTITA_HOST_DEVICE bool holds(Index token) const { return token >= first && token < first + count; }
-  PARTITA_HOST_DEVICE T& at(Index token, Index c) const { return data[(token - first) * channels + c]; }
+  /// The row of y says which table.
+  PARTITA_HOST_DEVICE T& at(Index token, Index row, Index c) const {
+    return data[((token - first) * tables + row % tables) * channels + c];
+  }
 };
 
-/// The entry of each row's token; 0 if the box of the table lacks it, NaN if the vocabulary does.
+/// The sum of the entries of a row's tokens; 0 for those that the box of the table lacks, NaN if the vocabulary does.
 template <class T>
 struct Embed {
+  using A = Accumulator<T>;
   Inputs<> in;
   T* out;
   const std::int32_t* tokens;
   HeldRows<T> table;
-  Index vocabulary;
+  Index vocabulary, bag;
+  A scale;
   PARTITA_HOST_DEVICE auto column(Index /*part*/, Index c) const {
-    return [tokens = tokens, table = table, vocabulary = vocabulary, c](Index row) {
-      const Index token = tokens[row];
-      if (token < 0 || token >= vocabulary) return to_element<T>(std::numeric_limits<Accumulator<T>>::quiet_NaN());
-      return table.holds(token) ? table.at(token, c) : T(0);
+    return [of = *this, c](Index row) {
+      A sum = 0;
+      for (Index i = row * of.bag; i < (row + 1) * of.bag; ++i) {
+        const Index token = of.tokens[i];
+        if (token < 0 || token >= of.vocabulary) return to_element<T>(std::numeric_limits<A>::quiet_NaN());
+        if (of.table.holds(token)) sum += static_cast<A>(of.table.at(token, row, c));
+      }
+      return to_element<T>(of.scale * sum);
     };
   }
 };
 
-/// The rows of each token as a list in the order of rows.
-struct TokenLists {
-  static constexpr std::size_t bytes = 2 * sizeof(std::int32_t);  // of a row
-  std::int32_t *next, *first;  // by row: the next row of the token, or the number of rows; 1 if no row is before it
-};
-/// Returns the lists of `rows` rows in memory of `bytes` bytes a row.
-inline TokenLists token_lists_in(std::span<std::byte> memory, Index rows) {
-  auto* first = reinterpret_cast<std::int32_t*>(memory.data());
-  return {first, first + rows};
-}
-
-/// Finds a row's neighbors in its list. The tokens that the table's box lacks have no list.
-template <class T>
-struct LinkTokens {
+/// Some tokens: `count` from that of number `begin` on. A bag of them belongs to each row of y.
+struct TokenPart {
   const std::int32_t* tokens;
-  HeldRows<T> table;
-  TokenLists to;
-  Index rows;
-  PARTITA_HOST_DEVICE void operator()(Index /*one*/, Index row) const {
-    const std::int32_t token = tokens[row];
-    to.first[row] = 0;
-    if (!table.holds(token)) return;
-    Index before = row - 1, next = row + 1;
-    while (before >= 0 && tokens[before] != token) --before;
-    while (next < rows && tokens[next] != token) ++next;
-    to.first[row] = before < 0 ? 1 : 0;
-    to.next[row] = static_cast<std::int32_t>(next);
+  Index begin, count, bag, tables;
+  PARTITA_HOST_DEVICE std::int32_t token(Index i) const { return tokens[begin + i]; }
+  PARTITA_HOST_DEVICE Index row(Index i) const { return (begin + i) / bag; }
+  /// True if both name the same row of the same table.
+  PARTITA_HOST_DEVICE bool same(Index i, Index j) const {
+    return token(i) == token(j) && (tables == 1 || row(i) % tables == row(j) % tables);
   }
 };
 
-/// Adds a token's rows of dy to the table, one after the other. The first of them does it for all.
+/// The tokens that name one row of a table, as a list in their order.
+struct TokenLists {
+  static constexpr std::size_t bytes = 2 * sizeof(std::int32_t);  // of a token
+  std::int32_t *next, *first;  // by token: the next one of its list, or the number of tokens; 1 if none is before it
+};
+/// Returns the lists of `count` tokens in memory of `bytes` bytes a token.
+inline TokenLists token_lists_in(std::span<std::byte> memory, Index count) {
+  auto* first = reinterpret_cast<std::int32_t*>(memory.data());
+  return {first, first + count};
+}
+
+/// Finds a token's neighbors in its list. The tokens that the table's box lacks have no list.
+template <class T>
+struct LinkTokens {
+  TokenPart part;
+  HeldRows<T> table;
+  TokenLists to;
+  PARTITA_HOST_DEVICE void operator()(Index /*one*/, Index i) const {
+    to.first[i] = 0;
+    if (!table.holds(part.token(i))) return;
+    Index before = i - 1, next = i + 1;
+    while (before >= 0 && !part.same(before, i)) --before;
+    while (next < part.count && !part.same(next, i)) ++next;
+    to.first[i] = before < 0 ? 1 : 0;
+    to.next[i] = static_cast<std::int32_t>(next);
+  }
+};
+
+/// Adds the rows of dy of a list to the table, one after the other. The first token of the list does it for all.
 template <class T>
 struct AddTokenRows {
-  const std::int32_t* tokens;
+  using A = Accumulator<T>;
+  TokenPart part;
   const T* dy;
   HeldRows<T> table;
   TokenLists of;
-  Index rows;
-  PARTITA_HOST_DEVICE void operator()(Index row, Index c) const {
-    if (of.first[row] == 0) return;
-    T& to = table.at(tokens[row], c);
-    auto sum = static_cast<Accumulator<T>>(to);
-    for (Index i = row; i < rows; i = of.next[i]) sum += static_cast<Accumulator<T>>(dy[i * table.channels + c]);
+  A scale;
+  PARTITA_HOST_DEVICE void operator()(Index first, Index c) const {
+    if (of.first[first] == 0) return;
+    T& to = table.at(part.token(first), part.row(first), c);
+    auto sum = static_cast<A>(to);
+    for (Index i = first; i < part.count; i = of.next[i])
+      sum += scale * static_cast<A>(dy[part.row(i) * table.channels + c]);
     to = to_element<T>(sum);
+  }
+};
+
+/// z_i of an interaction: the vector of `dense`, or a place of `vectors`.
+template <class T>
+struct InteractingVectors {
+  T *vectors, *dense;
+  Index channels, places;
+  PARTITA_HOST_DEVICE T& at(Index n, Index i, Index c) const {
+    return i == 0 ? dense[n * channels + c] : vectors[(n * places + i - 1) * channels + c];
+  }
+  PARTITA_HOST_DEVICE Index outputs() const { return channels + places * (places + 1) / 2; }
+};
+
+/// The channels of `dense`, and the products of all pairs.
+template <class T>
+struct Interact {
+  InteractingVectors<T> z;
+  T* y;
+  PARTITA_HOST_DEVICE void operator()(Index n, Index k) const {
+    T& to = y[n * z.outputs() + k];
+    if (k < z.channels) {
+      to = z.at(n, 0, k);
+      return;
+    }
+    Index i = 1, j = k - z.channels;
+    while (j >= i) j -= i++;
+    Accumulator<T> sum = 0;
+    for (Index c = 0; c < z.channels; ++c)
+      sum += static_cast<Accumulator<T>>(z.at(n, i, c)) * static_cast<Accumulator<T>>(z.at(n, j, c));
+    to = to_element<T>(sum);
+  }
+};
+
+/// The gradient of each vector.
+template <class T>
+struct InteractBackward {
+  InteractingVectors<T> z, dz;
+  const T* dy;
+  PARTITA_HOST_DEVICE void operator()(Index vector, Index c) const {
+    using A = Accumulator<T>;
+    const Index n = vector / (z.places + 1), i = vector % (z.places + 1);
+    const T* from = dy + n * z.outputs();
+    A sum = i == 0 ? static_cast<A>(from[c]) : A(0);
+    for (Index j = 0; j <= z.places; ++j)
+      if (j != i) sum += static_cast<A>(from[z.channels + pair_number(i, j)]) * static_cast<A>(z.at(n, j, c));
+    dz.at(n, i, c) = to_element<T>(sum);
   }
 };
 
