@@ -57,8 +57,8 @@ def complete_in_bash(*words):
 def completions():
     """The completions of bash and zsh."""
     check("bash completes a verb", complete_in_bash("partita", "tr") == ["train"])
-    check("bash completes an option", sorted(complete_in_bash("partita", "train", "--ba")) == ["--backend", "--batch",
-                                                                                               "--batch-norm"])
+    check("bash completes an option", sorted(complete_in_bash("partita", "train", "--bat")) == ["--batch",
+                                                                                                "--batch-norm"])
     check("completes a value", complete_in_bash("partita", "train", "--optimizer", "ad") == ["adagrad", "adam",
                                                                                              "adamw"])
     check("bash leaves files to the shell", complete_in_bash("partita", "train", "--strategy", "x") == [])
