@@ -3,6 +3,8 @@
 #include "src/train/data/subset.hpp"
 #include "src/train/trainer/trainer_parts.hpp"
 #include "test/support/error_of.hpp"
+#include "test/support/lazy_backend.hpp"
+#include "test/support/lazy_device.hpp"
 #include "test/support/master.hpp"
 
 #include <gtest/gtest.h>
@@ -99,6 +101,47 @@ TEST(Inputs, GiveThePredictionsOfOneRank) {
     });
   }
   EXPECT_EQ(alone.size(), static_cast<std::size_t>(2 * samples));
+}
+
+/// The losses of three epochs of four steps, on the CPU or on a device, and what the prediction of memory is.
+std::vector<double> losses_of_epochs(const Strategy& strategy, LazyDevice* device, bool graphs) {
+  std::vector<double> losses;
+  run_threads(1, [&](Communicator& comm) {
+    TrainerOptions o = options();
+    o.epochs = 3;
+    o.graphs = graphs;
+    Trainer trainer(net(), strategy, o, comm,
+                    device != nullptr ? lazy_processor(comm, *device) : cpu_processor(comm, make_reference_backend()));
+    const auto data = make_synthetic(inputs(), 4 * samples, 2, 1, 0);
+    for (int epoch = 0; epoch < 3; ++epoch)
+      trainer.train_epoch(*data, [&](Index, Index, Index, const StepResult& step) { losses.push_back(step.loss); });
+    EXPECT_EQ(trainer.predicted_memory().total, trainer.peak_memory().total);
+    if (graphs) {
+      EXPECT_GE(TrainerParts::executor(trainer, samples, true).launched(), 4);
+    }
+  });
+  if (device != nullptr) device->check();
+  return losses;
+}
+
+// The first microbatch of each step travels to a device during the step before, and graphs copy each input from where
+// it lies then.
+TEST(Inputs, TravelAheadToADevice) {
+  Strategy two;
+  two.schedule(ScheduleKind::gpipe, 2);
+  for (const Strategy& strategy : {Strategy(), two}) {
+    const auto expected = losses_of_epochs(strategy, nullptr, false);
+    ASSERT_EQ(expected.size(), 12U);
+    for (const bool graphs : {false, true})
+      for (std::size_t starved = 0; starved < 6; ++starved) {
+        SCOPED_TRACE(fmt::format("{} graphs, stream {} is starved", graphs ? "with" : "without", starved));
+        LazyDevice device(static_cast<unsigned>(starved) + 1);
+        device.starve(starved);
+        const auto found = losses_of_epochs(strategy, &device, graphs);
+        ASSERT_EQ(found.size(), expected.size());
+        for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-9) << "loss " << i;
+      }
+  }
 }
 
 // The parts of a set that is divided have the inputs of the whole.
