@@ -196,7 +196,7 @@ class Chooser {
     if (request_.output.partial() != 0) refuse_partial(request_.output);
     if (product_.groups > 1)
       fail(
-          "a grouped convolution cannot split its {} groups: input \"{}\", output \"{}\" and weights{} must shard C "
+          "a layer cannot split its {} groups of channels: input \"{}\", output \"{}\" and weights{} must shard C "
           "in the same way",
           product_.groups, x.print(), request_.output.print(),
           request_.weights ? fmt::format(" \"{}\"", request_.weights->print()) : "");

@@ -15,6 +15,9 @@ std::string describe_deviation(const Linear& linear) {
 
 void check_linear(const Linear& linear) {
   if (linear.features < 1) fail("features is {}; it must be 1 or more", linear.features);
+  if (linear.groups < 1) fail("groups is {}; it must be 1 or more", linear.groups);
+  if (linear.groups > 1 && !linear.per_place)
+    fail("groups is {}; only a linear layer per place has groups", linear.groups);
   if (!(linear.deviation >= 0)) fail("deviation is {}; it must be more than 0, or 0 for its default", linear.deviation);
 }
 

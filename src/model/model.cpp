@@ -1,6 +1,7 @@
 #include "partita/model/model.hpp"
 
 #include "partita/base/error.hpp"
+#include "src/model/expert_operators.hpp"
 #include "src/model/operators.hpp"
 
 #include <algorithm>
@@ -156,6 +157,14 @@ Value Model::rotary(const std::string& name, const Value& x, const Rotary& rotar
 
 Value Model::attention(const std::string& name, const Value& x, const Attention& attention) {
   return layer(name, std::make_shared<AttentionOperator>(attention), {x});
+}
+
+Value Model::dispatch(const std::string& name, const Value& x, const Value& scores, const Experts& experts) {
+  return layer(name, std::make_shared<DispatchOperator>(experts), {x, scores});
+}
+
+Value Model::combine(const std::string& name, const Value& scores, const Value& slots, const Experts& experts) {
+  return layer(name, std::make_shared<CombineOperator>(experts), {scores, slots});
 }
 
 Value Model::softmax_cross_entropy(const std::string& name, const Value& x, const CrossEntropy& labels) {

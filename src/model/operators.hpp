@@ -259,7 +259,8 @@ class LinearOperator final : public Operator {
   Linear linear_;
 };
 
-/// y[N F ...] = x[N C ...] * w[F C] + bias[F], at each place on its own.
+/// y[N F ...] = x[N C ...] * w[F C] + bias[F], at each place on its own. With groups, each group has C/groups channels
+/// and F/groups features.
 class PlaceLinearOperator final : public Operator {
  public:
   explicit PlaceLinearOperator(Linear linear) : linear_(linear) {}
@@ -274,8 +275,11 @@ class PlaceLinearOperator final : public Operator {
   /// The output's channels are not the input's, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
-  ActivationFusion activation_fusion(const Activation& /*f*/) const override { return ActivationFusion::where_fused; }
+  ActivationFusion activation_fusion(const Activation& /*f*/) const override {
+    return linear_.groups > 1 ? ActivationFusion::no : ActivationFusion::where_fused;
+  }
   KernelKind kernel_kind() const override { return KernelKind::product; }
+  Index groups() const { return linear_.groups; }
 
  private:
   Linear linear_;

@@ -7,13 +7,16 @@
 namespace partita {
 
 std::string PlaceLinearOperator::describe() const {
-  return fmt::format("{} features per place{}{}", linear_.features, linear_.bias ? "" : " no bias",
-                     describe_deviation(linear_));
+  return fmt::format("{} features per place{}{}{}", linear_.features,
+                     linear_.groups == 1 ? "" : fmt::format(" {} groups", linear_.groups),
+                     linear_.bias ? "" : " no bias", describe_deviation(linear_));
 }
 
 Shape PlaceLinearOperator::output(std::span<const Shape> inputs) const {
   check_linear(linear_);
   if (linear_.activation) fail("a linear layer per place has no activation of its own; add one as a layer behind it");
+  if (const Index channels = inputs[0]['C']; channels % linear_.groups != 0 || linear_.features % linear_.groups != 0)
+    fail("{} groups do not divide {} channels and {} features", linear_.groups, channels, linear_.features);
   Shape y;
   for (int d = 0; d < inputs[0].dims(); ++d)
     y.push_back({inputs[0].name(d), inputs[0].name(d) == 'C' ? linear_.features : inputs[0].extent(d)});
@@ -21,7 +24,7 @@ Shape PlaceLinearOperator::output(std::span<const Shape> inputs) const {
 }
 
 std::vector<WeightSpec> PlaceLinearOperator::weights(std::span<const Shape> inputs) const {
-  const Index channels = inputs[0]['C'];
+  const Index channels = inputs[0]['C'] / linear_.groups;
   std::vector<WeightSpec> specs{
       {"weight", {{'F', linear_.features}, {'C', channels}}, Init::normal, deviation_of(linear_, channels)}};
   if (linear_.bias)
@@ -29,32 +32,37 @@ std::vector<WeightSpec> PlaceLinearOperator::weights(std::span<const Shape> inpu
   return specs;
 }
 
-std::vector<Algorithm> PlaceLinearOperator::algorithms() const { return contraction_algorithms(1); }
+std::vector<Algorithm> PlaceLinearOperator::algorithms() const { return contraction_algorithms(linear_.groups); }
 
 namespace {
 
 /// Where the channels of x arrive over axes that cut samples or places of the output, x stays as it arrives: each rank
 /// multiplies its channels at all of these places, and a reduce-scatter sums and cuts the places
 /// (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022). `input`, or whole
-/// weights, ask for the other way: x changes from cut channels to cut places.
-Layout scattered_input(const LayoutRequest& request) {
+/// weights, ask for the other way: x changes from cut channels to cut places. Groups stay where they are, too, if each
+/// rank has whole ones: then an all-to-all makes places of the groups of y.
+Layout scattered_input(const LayoutRequest& request, Index groups) {
   const Layout& x = request.arriving[0];
   const AxisSet scattered = x.sharding('C') & sample_axes(request.output);
-  const bool whole = request.weights && (request.weights->sharding('C') & scattered) == 0;
-  return request.input[0] || scattered == 0 || whole ? basis(request) : x.with_partial(0);
+  if (request.input[0] || scattered == 0) return basis(request);
+  if (request.weights && (request.weights->sharding(groups > 1 ? 'F' : 'C') & scattered) == 0) return basis(request);
+  const Shape& y = request.output.shape();
+  if (groups > 1 && !keeps_pieces(x, x.shape()['C'] / groups, x.onto(y), y['C'] / groups)) return basis(request);
+  return x.with_partial(0);
 }
 
 }  // namespace
 
-// y[N@a C@o L@b sum@i] = x[N@a C@i L@b] w[F@o C@i]; dw is partial over a and b.
+// y[N@a C@o L@b sum@i] = x[N@a C@i L@b] w[F@o C@i]; dw is partial over a and b. With groups, o and i are the same axes.
 OperatorLayouts PlaceLinearOperator::layouts(const LayoutRequest& request) const {
-  const Layout x = scattered_input(request);
+  const Layout x = scattered_input(request, linear_.groups);
   const std::array shapes{x.shape()};
   Contraction product;
   product.op = this;
   product.x = x.with(x.shape().find('C'), {});
   product.y = request.output.shape();
   product.weights = weights(shapes);
+  product.groups = linear_.groups;
   return contract(product, request);
 }
 
@@ -63,7 +71,7 @@ Layout PlaceLinearOperator::follow(const Layout& x, const Shape& output) const {
 }
 
 double PlaceLinearOperator::flops(std::span<const Shape> inputs, const Shape& output) const {
-  return 2.0 * static_cast<double>(output.volume()) * static_cast<double>(inputs[0]['C']);
+  return 2.0 * static_cast<double>(output.volume()) * static_cast<double>(inputs[0]['C'] / linear_.groups);
 }
 
 }  // namespace partita

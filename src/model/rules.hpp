@@ -47,6 +47,18 @@ inline Layout basis(const LayoutRequest& request) {
   return (request.input[0] ? *request.input[0] : request.output.onto(request.arriving[0].shape())).with_partial(0);
 }
 
+/// True if every rank has whole pieces of channels, the same of x as of y: `of_x` channels of x, `of_y` of y.
+inline bool keeps_pieces(const Layout& x, Index of_x, const Layout& y, Index of_y) {
+  const int c = x.shape().find('C');
+  for (int rank = 0; rank < x.grid().size(); ++rank) {
+    const Interval mine = x.owned(rank)[c], made = y.owned(rank)[c];
+    if (mine.lo % of_x != 0 || mine.hi % of_x != 0) return false;
+    if (mine.extent() / of_x * of_y != made.extent()) return false;
+    if (mine.extent() > 0 && mine.lo / of_x * of_y != made.lo) return false;
+  }
+  return true;
+}
+
 inline void need_whole_weights(const LayoutRequest& request) {
   if (request.weights && request.weights->sharding() != 0)
     fail("weights \"{}\" are sharded over {}; this layer needs its weights whole on every rank",

@@ -17,18 +17,6 @@ Shape with_channels(const Shape& x, Index features) {
   return y;
 }
 
-/// True if every rank has whole pieces of channels, the same of x as of y: `of_x` channels of x, `of_y` of y.
-bool keeps_pieces(const Layout& x, Index of_x, const Layout& y, Index of_y) {
-  const int c = x.shape().find('C');
-  for (int rank = 0; rank < x.grid().size(); ++rank) {
-    const Interval mine = x.owned(rank)[c], made = y.owned(rank)[c];
-    if (mine.lo % of_x != 0 || mine.hi % of_x != 0) return false;
-    if (mine.extent() / of_x * of_y != made.extent()) return false;
-    if (mine.extent() > 0 && mine.lo / of_x * of_y != made.lo) return false;
-  }
-  return true;
-}
-
 /// Layouts in which each rank computes its channels of y from its channels of x, which are whole pieces. Where `x` cuts
 /// pieces, the channels are whole on every rank.
 OperatorLayouts by_pieces(Layout x, const Shape& output, Index of_x, Index of_y) {

@@ -372,6 +372,63 @@ TEST(Model, PassesOverSomePlacesHaveTheWeightsOfAllPlaces) {
   expect_error([&] { builtin_model("vit").at_places(1); }, {"the model 'vit' reads no sequences of tokens"});
 }
 
+TEST(Model, ExpertsAreGroupsOfChannelsAndSlotsArePlaces) {
+  Model m;
+  const Value x = m.input("x", {.channels = 6, .length = 7});
+  const Value scores = m.linear("scores", x, {.features = 3, .per_place = true});
+  // slots = capacity * chosen * 7 / 3, rounded up, but no more than 7
+  for (const auto& [chosen, capacity, slots] : std::vector<std::tuple<Index, double, Index>>{
+           {1, 1, 3}, {1, 1.25, 3}, {1, 1.3, 4}, {2, 1, 5}, {3, 1, 7}, {1, 3, 7}, {2, 1e300, 7}, {1, 1e-300, 1}}) {
+    const std::string name = fmt::format("sent{}", m.layers().size());
+    const Value sent = m.dispatch(name, x, scores, {.experts = 3, .chosen = chosen, .capacity = capacity});
+    EXPECT_EQ(m.shapes()[static_cast<std::size_t>(sent.layer)].print(), fmt::format("N=1 C=18 L={}", slots));
+  }
+  const Experts three{.experts = 3, .chosen = 2};
+  const Value sent = m.dispatch("sent", x, scores, three);
+  const Value wide = m.linear("wide", sent, {.features = 12, .per_place = true, .groups = 3});
+  EXPECT_EQ(
+      m.layers().back().op->weights(std::array{m.shapes()[static_cast<std::size_t>(sent.layer)]})[0].shape.print(),
+      "F=12 C=6");
+  const Value back = m.combine("back", scores, wide, three);
+  EXPECT_EQ(m.shapes()[static_cast<std::size_t>(back.layer)].print(), "N=1 C=4 L=7");
+  const auto refuse = [&](const Experts& experts, const char* why) {
+    expect_error([&] { m.dispatch("z", x, scores, experts); }, {"layer 'z' (dispatch)", why});
+  };
+  refuse({.experts = 0}, "experts is 0; it must be 1 or more");
+  refuse({.experts = 4}, "its scores N=1 C=3 L=7 have 3 channels for 4 experts");
+  refuse({.experts = 3, .chosen = 4}, "a place chooses 4 of 3 experts; it must choose 1 to 3");
+  refuse({.experts = 3, .chosen = 0}, "a place chooses 0 of 3 experts");
+  for (const double capacity : {0.0, -1.0, std::nan("")})
+    refuse({.experts = 3, .capacity = capacity}, "; it must be more than 0: 1 gives each expert its even share");
+  refuse({.experts = 3, .balance = -1}, "balance is -1; it must be 0 or more");
+  expect_error([&] { m.dispatch("z", m.input("i", {.length = 6}), scores, three); },
+               {"have other places than N=1 C=1 L=6"});
+  expect_error([&] { m.combine("z", scores, x, three); }, {"its slots N=1 C=6 L=7 are not the 6 slots of each expert"});
+  expect_error([&] { m.combine("z", scores, m.linear("odd", sent, {.features = 4, .per_place = true}), three); },
+               {"3 experts do not divide the 4 channels of its slots"});
+  const Value image = m.input("image", {.channels = 3, .spatial = {2, 2}});
+  expect_error([&] { m.dispatch("z", image, image, three); }, {"are no sequence; experts need places"});
+  expect_error([&] { m.linear("z", x, {.features = 4, .per_place = true, .groups = 3}); },
+               {"3 groups do not divide 6 channels and 4 features"});
+  expect_error([&] { m.linear("z", x, {.features = 3, .groups = 3}); }, {"only a linear layer per place has groups"});
+}
+
+TEST(Model, ExpertsThatDropNoPlaceContinueTexts) {
+  const auto gpt = [](double capacity) {
+    return builtin_model("gpt", {.transformer = {.layers = 1,
+                                                 .hidden = 8,
+                                                 .heads = 2,
+                                                 .sequence = 6,
+                                                 .experts = {.experts = 4, .chosen = 2, .capacity = capacity}}});
+  };
+  const Model pass = gpt(2).at_places(1);
+  EXPECT_EQ(pass.weights(), gpt(2).weights());
+  EXPECT_EQ(pass.shapes()[static_cast<std::size_t>(pass.find("block1_dispatch"))].print(), "N=1 C=32 L=1");
+  expect_error([&] { gpt(1.9).at_places(1); },
+               {"layer 'block1_dispatch' (dispatch) computes a place of its output from"});
+  expect_error([] { builtin_model("vgg16", {.transformer = {.experts = {.experts = 2}}}); }, {"vgg16 has no experts"});
+}
+
 // GPT-2 small has 124,439,808 weights, where the scores share the table of the embedding.
 TEST(Model, TransformersHaveThePublishedWeights) {
   EXPECT_EQ(builtin_model("gpt2-small").weights(), 124439808 + 50257 * 768);

@@ -3,6 +3,7 @@
 #include "src/backend/gpu/functor_backend/attention.hpp"
 #include "src/backend/gpu/functor_backend/convolution.hpp"
 #include "src/backend/gpu/functor_backend/elementwise.hpp"
+#include "src/backend/gpu/functor_backend/experts.hpp"
 #include "src/backend/gpu/functor_backend/losses.hpp"
 #include "src/backend/gpu/functor_backend/normalization.hpp"
 #include "src/backend/gpu/functor_backend/pooling.hpp"
@@ -253,6 +254,32 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
   void rotate(const Rotation& rotation, const Tensor& x, const Tensor& y, Stream stream) override {
     const Touching touching(*declared_, "rotate", {x}, {y});
     Kernels::rotate(rotation, x, y, stream);
+  }
+  void route(const Routing& routing, const Tensor& scores, const Tensor& routes, const Tensor& gates,
+             Stream stream) override {
+    const Touching touching(*declared_, "route", {scores}, {routes, gates});
+    Kernels::route(routing, scores, routes, gates, stream);
+  }
+  void dispatch_forward(const Routing& routing, const Tensor& routes, const Tensor& x, const Tensor& y,
+                        Stream stream) override {
+    const Touching touching(*declared_, "dispatch_forward", {routes, x}, {y});
+    Kernels::dispatch_forward(routing, routes, x, y, stream);
+  }
+  void dispatch_backward(const Routing& routing, const Tensor& routes, const Tensor& dy, const Tensor& dx,
+                         Stream stream) override {
+    const Touching touching(*declared_, "dispatch_backward", {routes, dy}, {dx});
+    Kernels::dispatch_backward(routing, routes, dy, dx, stream);
+  }
+  void combine_forward(const Routing& routing, const Tensor& routes, const Tensor& gates, const Tensor& x,
+                       const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "combine_forward", {routes, gates, x}, {y});
+    Kernels::combine_forward(routing, routes, gates, x, y, stream);
+  }
+  void combine_backward(const Routing& routing, const Tensor& routes, const Tensor& gates, const Tensor& scores,
+                        const Tensor& x, const Tensor& dy, double balance, const Tensor& dx, const Tensor& dscores,
+                        Stream stream) override {
+    const Touching touching(*declared_, "combine_backward", {routes, gates, scores, x, dy}, {dx, dscores}, true);
+    Kernels::combine_backward(routing, routes, gates, scores, x, dy, balance, dx, dscores, stream);
   }
   void bias_forward(const Tensor& bias, const Tensor& y, Stream stream) override {
     const Touching touching(*declared_, "bias_forward", {bias}, {y});

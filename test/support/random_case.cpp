@@ -18,7 +18,12 @@ namespace {
 class Drawing {
  public:
   Drawing(std::uint64_t seed, Index width)
-      : random_(seed), width_(width), third_(seed % 3 == 0), fourth_(seed % 4 == 0), tables_(seed % 10 == 6) {
+      : random_(seed),
+        width_(width),
+        third_(seed % 3 == 0),
+        fourth_(seed % 4 == 0),
+        eighth_(seed % 8 == 0),
+        tables_(seed % 10 == 6) {
     strategy =
         Strategy(pick(std::vector<std::string>{"", "a=2", "a=3", "a=4", "a=2 b=2", "a=6", "a=3 b=2", "a=2 b=3", "a=8",
                                                "a=2 b=4", "a=4 b=2", "a=2 b=2 c=2", "a=1 b=2", "a=2 b=1 c=3"}));
@@ -50,7 +55,7 @@ class Drawing {
   static bool may_be_refused(const std::string& message) {
     if (message.find("cannot run \"auto\"") != std::string::npos) return false;  // "auto" must always find an algorithm
     for (const char* reason :
-         {"splits a group of channels", "a grouped convolution cannot split", "does not fit the input", "cannot run",
+         {"splits a group of channels", "a layer cannot split its", "does not fit the input", "cannot run",
           "must be sharded like the output's C", "asks for a pending sum", "cut both alike"})
       if (message.find(reason) != std::string::npos) return true;
     return false;
@@ -268,6 +273,7 @@ class Drawing {
     const auto linear = [&](const std::string& called, Index features) {
       return m.linear(called, t, {.features = features, .bias = chance(0.5), .per_place = true});
     };
+    if (eighth_ && chance(0.5)) return draw_experts(m, t, name);
     switch (between(0, 6)) {
       case 0: return m.layer_norm(name, t, {.per_place = true});
       case 1: return m.rms_norm(name, t);
@@ -287,6 +293,24 @@ class Drawing {
     t = m.linear(name + "a", t, {.features = (heads + 2 * groups) * dim, .bias = chance(0.5), .per_place = true});
     if (dim % 2 == 0 && chance(0.5)) t = m.rotary(name + "b", t, {.heads = heads, .groups = groups});
     return m.attention(name, t, {.heads = heads, .groups = groups, .causal = chance(0.5)});
+  }
+
+  /// Draws experts of one or two layers, and often more or fewer of them than ranks.
+  Value draw_experts(Model& m, Value t, const std::string& name) {
+    const Index count = pick(std::vector<Index>{1, 2, 3, 4, 4, 5, 8}), channels = channels_of(m, t);
+    const Experts experts{.experts = count,
+                          .chosen = between(1, std::min<Index>(count, 3)),
+                          .capacity = pick(std::vector<double>{0.1, 0.5, 1, 1.25, 8}),
+                          .normalized = chance(0.5),
+                          .balance = chance(0.5) ? 0.5 : 0};
+    const auto linear = [&](const std::string& called, Value x, Index features, Index groups) {
+      return m.linear(called, x, {.features = features, .bias = chance(0.5), .per_place = true, .groups = groups});
+    };
+    const Value scores = linear(name + "a", t, count, 1);
+    Value slots = m.dispatch(name + "b", t, scores, experts);
+    if (chance(0.8)) slots = linear(name + "c", slots, count * between(1, 4), count);
+    if (chance(0.5)) slots = linear(name + "d", m.gelu(name + "e", slots), count * channels, count);
+    return m.combine(name, scores, slots, experts);
   }
 
   /// As `until_it_fits`, but also draws again if the output is so large that the reference would take long. After 20
@@ -355,6 +379,7 @@ class Drawing {
   Model draw_model() {
     Model m("random");
     dims_ = static_cast<int>(pick(std::vector<Index>{1, 2, 2, 2, 3}));
+    if (eighth_ && chance(0.5)) dims_ = 1;
     const std::vector<Index> extents =
         dims_ == 3 ? std::vector<Index>{1, 2, 3, 5, 7} : std::vector<Index>{1, 2, 3, 5, 7, 11, 13};
     std::vector<Index> spatial;
@@ -371,6 +396,7 @@ class Drawing {
     if (input.tokens)
       t = m.embedding("embedding", t, {.vocabulary = vocabulary, .features = between(1, 6), .deviation = 1});
     if (sequence_ && chance(0.5)) t = draw_attention(m, t, "attention");
+    if (sequence_ && eighth_ && chance(0.5)) t = draw_experts(m, t, "experts");
     for (Index i = 0, count = between(1, 5); i < count; ++i) t = draw_layer(m, t, fmt::format("layer{}", i));
     if (chance(0.3)) {
       const Index classes = between(2, 4);
@@ -445,8 +471,9 @@ class Drawing {
 
   std::mt19937_64 random_;
   Index width_;
-  int dims_ = 2;           // number of spatial dimensions
-  bool third_, fourth_;    // whether three, and four, divide the seed
+  int dims_ = 2;  // number of spatial dimensions
+  // whether three, four and eight divide the seed
+  bool third_, fourth_, eighth_;
   bool tables_;            // whether the model has tables, and several inputs
   bool sequence_ = false;  // whether the dimension is that of places, L
 };

@@ -7,6 +7,7 @@
 #include "partita/base/optimizer.hpp"
 #include "partita/base/philox.hpp"
 #include "partita/base/resampling.hpp"
+#include "partita/base/routing.hpp"
 #include "partita/base/window.hpp"
 #include "partita/device/tensor.hpp"
 
@@ -274,6 +275,32 @@ class Backend {
   virtual void attention_backward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v,
                                   const Tensor& y, const Tensor& dy, const Tensor& lse, const Heads& dq,
                                   const Heads& dk, const Heads& dv, Write write, Stream stream) = 0;
+
+  // Experts (Routing). Slots are places of a tensor N (E C) L in which each expert has C channels of its own, so that
+  // channel e C + c at place s is channel c of what expert e has in its slot s. `routes` (i32) has Routing::numbers()
+  // numbers for each sample: for each place the experts that it chose, the best one first; for each place and choice
+  // its slot; for each slot and expert the place; for each expert the number of places that chose it. Slots and places
+  // count from 1, and 0 says that there is none. Numbers that nothing needs are 0.
+
+  /// Writes the routes of scores[N E L], and their gates[N K L] (f64), one for each of K choices, unless `gates` is
+  /// empty.
+  virtual void route(const Routing& routing, const Tensor& scores, const Tensor& routes, const Tensor& gates,
+                     Stream stream) = 0;
+  /// y[N (E C) S] = the places of x[N C L] in their slots; 0 in slots that have none
+  virtual void dispatch_forward(const Routing& routing, const Tensor& routes, const Tensor& x, const Tensor& y,
+                                Stream stream) = 0;
+  /// dx = the gradient of dispatch_forward: the sum over a place's slots
+  virtual void dispatch_backward(const Routing& routing, const Tensor& routes, const Tensor& dy, const Tensor& dx,
+                                 Stream stream) = 0;
+  /// y[N C L] = the sum over a place's slots of gate * x[N (E C) S]; 0 for a place without slots
+  virtual void combine_forward(const Routing& routing, const Tensor& routes, const Tensor& gates, const Tensor& x,
+                               const Tensor& y, Stream stream) = 0;
+  /// dx and dscores = the gradients of combine_forward. To dscores it adds `balance` times the gradient of the sum over
+  /// samples of E * sum over e of f[e] * p[e], where f[e] is the share of the sample's choices that fell on expert e,
+  /// which counts as a constant, and p[e] the mean of e's probabilities (Fedus et al., "Switch Transformers", 2022).
+  virtual void combine_backward(const Routing& routing, const Tensor& routes, const Tensor& gates, const Tensor& scores,
+                                const Tensor& x, const Tensor& dy, double balance, const Tensor& dx,
+                                const Tensor& dscores, Stream stream) = 0;
 
   // Element-wise functions.
 

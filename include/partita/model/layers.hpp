@@ -172,6 +172,27 @@ struct Rotary {
   double base = 10000;
 };
 
+/// How the places of a sequence choose experts and return from them (Shazeer et al., "Outrageously Large Neural
+/// Networks", 2017). Each place chooses the experts with its largest scores; of equal ones the first. Of a sample, each
+/// expert has slots = capacity * chosen * places / experts, rounded up, but no more than places. It takes the first
+/// places that chose it, as many as it has slots; those behind them are dropped, so they get nothing from it. So a
+/// sample's result does not depend on other samples, nor on how they are cut.
+struct Experts {
+  Index experts = 1;  ///< as many as the scores have channels
+  Index chosen = 1;   ///< experts of each place
+  /// by which factor an expert has more slots than its even share; no place is dropped from experts / chosen on
+  double capacity = 1.25;
+  /// The gate of a chosen expert, by which its result is multiplied, is its probability: the softmax over the scores of
+  /// all experts (false; Fedus et al. 2022), or over those of the chosen ones (true; Lepikhin et al. 2021). With one
+  /// chosen expert the latter is 1.
+  bool normalized = false;
+  /// The factor of a loss that balances the experts, in `combine`: the mean over samples of experts * sum over e of
+  /// f[e] * p[e]. f[e] is the share of the sample's choices that fell on e, and p[e] the mean of e's probabilities over
+  /// the places (Fedus et al. 2022). The gradients have it, the printed loss does not. Where labels count for less than
+  /// 1 (CrossEntropy), it is divided by the mean of their weights, as all gradients are.
+  double balance = 0;
+};
+
 /// How Upsample computes outputs that lie between inputs.
 enum class Interpolation : std::uint8_t { nearest, linear };
 
@@ -193,6 +214,9 @@ struct Linear {
   /// true: each place of a sequence, or position of an image, is multiplied on its own: y[N F L] and w[F C]
   bool per_place = false;
   double deviation = 0;  ///< standard deviation of the initial weights; 0: sqrt(2 / fan-in), He et al. 2015
+  /// per place: groups of channels with separate weights, w[F C/groups], e.g. of experts; must divide channels and
+  /// features
+  Index groups = 1;
 };
 
 /// How the labels of a cross-entropy count. The loss is the sum over labels y of weights[y] * -log p[y], divided by the

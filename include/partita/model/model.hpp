@@ -108,6 +108,13 @@ class Model {
   Value rotary(const std::string& name, const Value& x, const Rotary& rotary);
   /// Attention between all places of a sequence: N (heads + 2 groups) dim L becomes N heads dim L.
   Value attention(const std::string& name, const Value& x, const Attention& attention);
+  /// The places of a sequence in the slots of the experts that they choose: x[N C L] and scores[N E L] become
+  /// N (E C) S, where channels from e C on are those of expert e, and S is the number of its slots. Slots without a
+  /// place are 0.
+  Value dispatch(const std::string& name, const Value& x, const Value& scores, const Experts& experts);
+  /// The places back from their slots: scores[N E L], the same as those of `dispatch`, and slots N (E F) S become
+  /// N F L, the sum over the slots of a place of gate * slot.
+  Value combine(const std::string& name, const Value& scores, const Value& slots, const Experts& experts);
   /// The loss, and the fraction of correct predictions. x is N C ... with one channel per class; the target has one
   /// label per spatial position.
   Value softmax_cross_entropy(const std::string& name, const Value& x, const CrossEntropy& labels = {});

@@ -240,6 +240,9 @@ class Operator {
   virtual bool is_loss() const { return false; }
   /// The target of a loss with input x. The loss is a mean over all of it, or over what counts.
   virtual Target target(const Shape& /*x*/) const { return {}; }
+  /// True if its backward begins the gradient of a loss, and does not only pass on that of its output. Then
+  /// KernelCall::share includes the loss scale.
+  virtual bool adds_loss() const { return is_loss(); }
 };
 
 /// True if both operators are of one class and have the same kind and description, so that one can stand for the other.

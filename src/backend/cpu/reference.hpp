@@ -78,6 +78,18 @@ class ReferenceBackend : public Backend {
   void gate_backward(const Activation& f, const Tensor& x, const Tensor& dy, const Tensor& dx, Stream stream) override;
   void rotate(const Rotation& rotation, const Tensor& x, const Tensor& y, Stream stream) override;
 
+  void route(const Routing& routing, const Tensor& scores, const Tensor& routes, const Tensor& gates,
+             Stream stream) override;
+  void dispatch_forward(const Routing& routing, const Tensor& routes, const Tensor& x, const Tensor& y,
+                        Stream stream) override;
+  void dispatch_backward(const Routing& routing, const Tensor& routes, const Tensor& dy, const Tensor& dx,
+                         Stream stream) override;
+  void combine_forward(const Routing& routing, const Tensor& routes, const Tensor& gates, const Tensor& x,
+                       const Tensor& y, Stream stream) override;
+  void combine_backward(const Routing& routing, const Tensor& routes, const Tensor& gates, const Tensor& scores,
+                        const Tensor& x, const Tensor& dy, double balance, const Tensor& dx, const Tensor& dscores,
+                        Stream stream) override;
+
   void sum(const Tensor& a, const Tensor& b, bool relu, const Tensor& y, Stream stream) override;
   void activation_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override;
   void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
@@ -116,6 +128,10 @@ class ReferenceBackend : public Backend {
   /// Calls work(products, i) once for each i below `count`; several calls may run at once, on threads of the backend.
   /// `products` multiplies in one thread.
   virtual void in_parallel(Index count, const std::function<void(Backend& products, Index i)>& work);
+
+ private:
+  /// Calls work(row) once for each row, on those threads.
+  void each_row(Index rows, const std::function<void(Index row)>& work);
 };
 
 }  // namespace partita

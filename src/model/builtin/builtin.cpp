@@ -46,6 +46,7 @@ void check_own_sizes(const std::string& name, const ModelSize& size) {
                                            {"sequence", t.sequence, reads},
                                            {"vocabulary", t.vocabulary, reads},
                                            {"patch", t.patch, sees},
+                                           {"experts", t.experts.experts, reads || sees},
                                            {"tables", tables.tables, recommends},
                                            {"rows", tables.rows, recommends},
                                            {"features", tables.features, recommends},

@@ -26,20 +26,38 @@ class Transformer {
     t = m.attention(name + "_attention", t, {.heads = size_.heads, .causal = causal});
     x = m.add(name + "_add1", x, dropout(name + "_drop1", linear(name + "_out", t, size_.hidden, residual())));
     t = norm(name + "_norm2", x);
-    t = m.gelu(name + "_gelu", linear(name + "_up", t, 4 * size_.hidden));
-    return m.add(name + "_add2", x, dropout(name + "_drop2", linear(name + "_down", t, size_.hidden, residual())));
+    return m.add(name + "_add2", x, dropout(name + "_drop2", wide(name, t)));
   }
   /// norm(x + attention(x)), then norm(that + mlp(that)), as Vaswani et al. 2017.
   Value block_before_norm(const std::string& name, Value x) {
     Value t = linear(name + "_qkv", x, 3 * size_.hidden);
-    t = linear(name + "_out", m.attention(name + "_attention", t, {.heads = size_.heads}), size_.hidden);
-    x = norm(name + "_norm1", m.add(name + "_add1", x, dropout(name + "_drop1", t)));
-    t = m.gelu(name + "_gelu", linear(name + "_up", x, 4 * size_.hidden));
-    t = dropout(name + "_drop2", linear(name + "_down", t, size_.hidden));
-    return norm(name + "_norm2", m.add(name + "_add2", x, t));
+    t = m.attention(name + "_attention", t, {.heads = size_.heads});
+    t = dropout(name + "_drop1", linear(name + "_out", t, size_.hidden, residual()));
+    x = norm(name + "_norm1", m.add(name + "_add1", x, t));
+    return norm(name + "_norm2", m.add(name + "_add2", x, dropout(name + "_drop2", wide(name, x))));
   }
   Value dropout(const std::string& name, const Value& x) {
     return size_.dropout == 0 ? x : m.dropout(name, x, {.rate = size_.dropout});
+  }
+  Value wide(const std::string& name, const Value& x) {
+    return size_.experts.experts > 1 ? experts(name, x) : mlp(name, x, 1);
+  }
+  /// Two linear layers, or groups of them.
+  Value mlp(const std::string& name, Value x, Index groups) {
+    const auto linear = [&](const char* part, Value t, Index features, double deviation) {
+      return m.linear(name + part, t,
+                      {.features = groups * features, .per_place = true, .deviation = deviation, .groups = groups});
+    };
+    const Value t = m.gelu(name + "_gelu", linear("_up", x, 4 * size_.hidden, small));
+    return linear("_down", t, size_.hidden, residual());
+  }
+  /// Each place in the linear layers of the experts that it chooses.
+  Value experts(const std::string& name, Value x) {
+    Experts experts = size_.experts;
+    experts.normalized = experts.chosen > 1;
+    const Value scores = linear(name + "_router", x, experts.experts, small, /*bias=*/false);
+    const Value slots = m.dispatch(name + "_dispatch", x, scores, experts);
+    return m.combine(name + "_combine", scores, mlp(name + "_expert", slots, experts.experts), experts);
   }
   Value norm(const std::string& name, Value x) { return m.layer_norm(name, x, {.per_place = true}); }
   Value linear(const std::string& name, Value x, Index features, double deviation = small, bool bias = true) {
@@ -65,6 +83,7 @@ TransformerSize sizes_of(const TransformerSize& asked, TransformerSize size) {
   take(asked.vocabulary, size.vocabulary);
   take(asked.patch, size.patch);
   size.dropout = asked.dropout;
+  size.experts = asked.experts;
   return size;
 }
 

@@ -62,7 +62,7 @@ KernelCall LayerRunner::call(std::size_t i, Microbatch& m, const LayerState& sta
           .seed = context_.seed,
           .step = m.step,
           .first_sample = m.first_sample,
-          .share = m.share * (layers_[i].op->is_loss() ? loss_scale_ : 1),
+          .share = m.share * (layers_[i].op->adds_loss() ? loss_scale_ : 1),
           .is_first_microbatch = !state.forward_ran,
           .training = context_.plan.workload.training,
           .fused = fused(i),

@@ -1,6 +1,7 @@
 #include "partita/train/kernels/kernel.hpp"
 
 #include "partita/base/error.hpp"
+#include "src/model/expert_operators.hpp"
 #include "src/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
 
@@ -42,6 +43,8 @@ const std::unordered_map<std::type_index, Factory>& kernel_factories() {
       {typeid(GatedOperator), make_gated_kernel},
       {typeid(RotaryOperator), make_rotary_kernel},
       {typeid(AttentionOperator), make_attention_kernel},
+      {typeid(DispatchOperator), make_dispatch_kernel},
+      {typeid(CombineOperator), make_combine_kernel},
       {typeid(CrossEntropyOperator), make_cross_entropy_kernel},
       {typeid(DiceOperator), make_dice_kernel},
       {typeid(DifferenceOperator), make_difference_kernel},

@@ -29,6 +29,8 @@ std::unique_ptr<Kernel> make_gated_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_rotary_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_attention_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_whole_attention_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_dispatch_kernel(const LayerPlan& layer, int rank);
+std::unique_ptr<Kernel> make_combine_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_cross_entropy_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_dice_kernel(const LayerPlan& layer, int rank);
 std::unique_ptr<Kernel> make_difference_kernel(const LayerPlan& layer, int rank);

@@ -2,6 +2,7 @@
 
 #include "partita/strategies/machine/machine.hpp"
 #include "partita/strategies/plan/plan.hpp"
+#include "src/model/expert_operators.hpp"
 #include "src/model/operators.hpp"
 
 #include <algorithm>
@@ -53,7 +54,8 @@ struct PlainKernel {
       x *= 4 / static_cast<double>(size_of(plan.workload.dtype));
       x += backward ? 2 * rows : rows;
       w *= backward ? 1 : 0;
-    } else if (is_a<PlaceNormOperator>(layer) || is_a<GatedOperator>(layer) || is_a<InteractionOperator>(layer)) {
+    } else if (is_a<PlaceNormOperator>(layer) || is_a<GatedOperator>(layer) || is_a<InteractionOperator>(layer) ||
+               is_a<CombineOperator>(layer)) {
       x *= backward ? 2 : 1;  // read x and dy, and write dx
     }
     if (is_norm(layer) && (plan.workload.training || is_group_norm(layer))) {
@@ -120,7 +122,7 @@ struct PlainKernel {
     }
     const Box y = layer->at.y.owned(rank);
     if (y.empty()) return 0;
-    if (is_conv(layer)) {  // all of its operations, by the share of the weights and of the places
+    if (is_conv(layer) || is_per_place(layer)) {  // all operations, by the share of the weights and of the places
       const double places = volume(layer->at.y, rank) / static_cast<double>(y.extent(1));
       const double all = static_cast<double>(layer->shape.volume()) / static_cast<double>(layer->shape['C']);
       return layer.op->flops(layer->input_shapes, layer->shape) * places / all * volume(layer->at.w[0], rank) /

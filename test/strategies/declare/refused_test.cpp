@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <tuple>
 
 namespace partita::test::refused_test {
 namespace {
@@ -48,6 +49,11 @@ Model of_sequences() {
   t = m.rotary("rotary", t, {.heads = 2});
   t = m.attention("attention", t, {.heads = 2});
   t = m.gated("gated", t);
+  const Experts experts{.experts = 3};
+  const Value scores = m.linear("wide_scores", t, {.features = 3, .per_place = true});
+  t = m.dispatch("dispatch", t, scores, experts);
+  t = m.linear("experts", t, {.features = 12, .per_place = true, .groups = 3});
+  t = m.combine("combine", scores, t, experts);
   m.softmax_cross_entropy("loss", t);
   return m;
 }
@@ -173,9 +179,8 @@ void add_groups(Refused& expected) {
       "output \"N C@a H W\" splits a group of channels; shard C over axes that divide the 3 groups, or leave it whole");
   const auto whole_groups = [&](const char* what, const char* input, const char* weights) {
     add(expected, "grouped", "conv", what,
-        fmt::format("a grouped convolution cannot split its 3 groups: input \"{}\", output \"N C H W\" and weights{} "
-                    "must shard C in "
-                    "the same way",
+        fmt::format("a layer cannot split its 3 groups of channels: input \"{}\", output \"N C H W\" and weights{} "
+                    "must shard C in the same way",
                     input, weights));
   };
   whole_groups("groups to \"\"", "N C H W", "");
@@ -209,6 +214,22 @@ void add_weights_and_losses(Refused& expected) {
       "weights \"C@a\" are sharded over (a); this layer needs its weights whole on every rank");
 }
 
+/// Three experts cannot be sharded over an axis of two.
+void add_experts(Refused& expected) {
+  add(expected, "experts", "linear", "output sum@a",
+      "output \"N C L sum@a\" asks for a pending sum over (a), which this layer cannot produce");
+  for (const char* what : {"output C@a", "groups to \"C@a\""})
+    add(expected, "experts", "linear", what,
+        "output \"N C@a L\" splits a group of channels; shard C over axes that divide the 3 groups, or leave it whole");
+  for (const auto& [what, input, weights] :
+       {std::tuple("groups to \"\"", "N C L", ""), std::tuple("input C@a", "N C@a L", ""),
+        std::tuple("weights F@a", "N C L", " \"F@a C\""), std::tuple("weights C@a", "N C L", " \"F C@a\"")})
+    add(expected, "experts", "linear", what,
+        fmt::format("a layer cannot split its 3 groups of channels: input \"{}\", output \"N C L\" and weights{} must "
+                    "shard C in the same way",
+                    input, weights));
+}
+
 }  // namespace
 
 TEST(Refused, OfEveryKindOfLayer) {
@@ -224,8 +245,8 @@ TEST(Refused, OfEveryKindOfLayer) {
 TEST(Refused, OfLayersOfSequences) {
   Refused found = refused_of(of_sequences()), expected;
   std::erase_if(found, [](const auto& each) { return each.first.starts_with("wide"); });  // as "per_place" above
-  for (const char* layer :
-       {"tokens", "positions", "layer_norm", "rms_norm", "rotary", "attention", "gated", "embedding"})
+  for (const char* layer : {"tokens", "positions", "layer_norm", "rms_norm", "rotary", "attention", "gated",
+                            "embedding", "dispatch", "combine"})
     add(expected, layer, layer == std::string_view("tokens") ? "input" : layer, "output sum@a",
         "output \"N C L sum@a\" asks for a pending sum over (a), which this layer cannot produce");
   add(expected, "loss", "softmax_cross_entropy", "output sum@a",
@@ -244,6 +265,7 @@ TEST(Refused, OfLayersOfSequences) {
         fmt::format("weights \"{}\" are not cut as the output \"N C L\"; leave them out: they follow it", weights));
   add(expected, "embedding", "embedding", "weights C@a",
       "weights \"V C@a\" cut dimension C over (a), but the output is cut over (); cut both alike");
+  add_experts(expected);
   for (const auto& [what, message] : found) EXPECT_EQ(message, expected[what]) << what;
   for (const auto& [what, message] : expected) EXPECT_TRUE(found.contains(what)) << what << " is not refused";
 }

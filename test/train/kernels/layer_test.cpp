@@ -107,6 +107,60 @@ TEST(Layers, LinearPerPlaceIsItsDefinition) {
   }
 }
 
+TEST(Layers, GroupedLinearPerPlaceIsItsDefinition) {
+  constexpr Index features = 4;
+  for (const Index groups : {1, 2})
+    for (const bool bias : {true, false}) {
+      Model m("linear");
+      end(m, m.linear("places", begin_sequence(m, channels),
+                      {.features = features, .bias = bias, .per_place = true, .groups = groups}));
+      std::vector<Tensor> weights;
+      const auto outputs = outputs_of(m, &weights);
+      const Index of_x = channels / groups, of_y = features / groups;
+      ASSERT_EQ(weights[0].extent('C'), of_x);
+      for (Index n = 0; n < samples; ++n)
+        for (Index f = 0; f < features; ++f)
+          for (Index l = 0; l < length; ++l) {
+            double sum = bias ? weights[1].at({f}) : 0;
+            for (Index c = 0; c < of_x; ++c) sum += weights[0].at({f, c}) * outputs[0].at({n, f / of_y * of_x + c, l});
+            EXPECT_NEAR(outputs[1].at({n, f, l}), sum, 1e-12);
+          }
+    }
+}
+
+// Two experts that change nothing: what returns is each place times its gate, or nothing.
+TEST(Layers, ExpertsTakeTheFirstPlacesThatChooseThem) {
+  constexpr Index features = 3, slots = 3;  // of five places, 1 * 5 / 2 rounded up
+  const Experts experts{.experts = 2, .capacity = 1};
+  Model m("experts");
+  const Value in = begin_sequence(m, features);
+  const Value scores = m.linear("scores", in, {.features = 2, .per_place = true, .deviation = 1});
+  const Value sent = m.dispatch("sent", in, scores, experts);
+  end(m, m.combine("back", scores, sent, experts));
+  const auto outputs = outputs_of(m);
+  const Tensor &x = outputs[0], &s = outputs[1], &y = outputs[2], &z = outputs[3];
+  ASSERT_EQ(y.extent('C'), 2 * features);
+  ASSERT_EQ(y.extent('L'), slots);
+  Index dropped = 0;
+  for (Index n = 0; n < samples; ++n) {
+    std::array<Index, 2> taken{};
+    for (Index l = 0; l < length; ++l) {
+      const Index e = s.at({n, 1, l}) > s.at({n, 0, l}) ? 1 : 0, slot = taken[e]++;
+      if (slot >= slots) ++dropped;
+      const double gate = 1 / (1 + std::exp(s.at({n, 1 - e, l}) - s.at({n, e, l})));
+      for (Index c = 0; c < features; ++c) {
+        if (slot < slots) {
+          EXPECT_EQ(y.at({n, e * features + c, slot}), x.at({n, c, l}));
+        }
+        EXPECT_NEAR(z.at({n, c, l}), slot < slots ? gate * x.at({n, c, l}) : 0, 1e-12);
+      }
+    }
+    for (Index e = 0; e < 2; ++e)
+      for (Index slot = taken[e]; slot < slots; ++slot) EXPECT_EQ(y.at({n, e * features, slot}), 0);
+  }
+  EXPECT_GT(dropped, 0) << "the test has no place that is dropped";
+}
+
 TEST(Layers, NormsPerPlaceAreTheirDefinition) {
   for (const bool centered : {true, false}) {
     Model m("norm");

@@ -50,6 +50,7 @@ bool check_case(std::uint64_t seed) {
     if (plan.grids.size() > 1 && plan.microbatches > 2) ++taken["microbatches on stages"];
     for (const auto& layer : plan.layers) {
       ++taken[std::string(name(layer->at.algorithm))];
+      if (layer.op->kind() == "combine") ++taken["experts"];
       for (const auto& product : layer->at.products) ++taken[std::string(name(product.algorithm))];
     }
     for (int rank = 0; rank < plan.ranks(); ++rank) {
@@ -87,7 +88,7 @@ TEST(Master, EveryStrategyTrainsToTheSerialResult) {
                                        "two groups a stage", "microbatches on stages"});
   for (const auto& algorithm : algorithms)
     EXPECT_GE(taken[algorithm], std::max(static_cast<int>(count / 100), 1)) << algorithm << " was hardly run";
-  for (const char* algorithm : {"all-to-all", "ring"})  // of sequences, which one case in twenty has
+  for (const char* algorithm : {"all-to-all", "ring", "experts"})  // of sequences, which one case in ten has
     EXPECT_GE(taken[algorithm], std::max(static_cast<int>(count / 300), 1)) << algorithm << " was hardly run";
   RecordProperty("cases_that_magnify_rounding", static_cast<int>(magnifying));
   EXPECT_LE(magnifying, std::max<std::uint64_t>(count / 100, 1))

@@ -16,6 +16,9 @@ struct TransformerSize {
   Index vocabulary = 0;  ///< different tokens
   Index patch = 0;       ///< extent of the squares of an image that become places
   double dropout = 0;    ///< rate of dropout behind the embedding or patches, and of what blocks add to their input
+  /// two or more: they take the places of the two linear layers. A single chosen expert has its probability as gate
+  /// (Fedus et al. 2022); the gates of several ones are normalized (Lepikhin et al. 2021)
+  Experts experts = {.experts = 0, .balance = 0.01};
 };
 
 /// The size of a model with tables. 0 stands for the published value.

@@ -31,8 +31,9 @@ struct KernelCall {
   std::uint64_t seed = 0;
   const Tensor& step;      ///< one f64 number on the device: the number of the step, for random numbers
   Index first_sample = 0;  ///< the first sample of this microbatch, in the step's batch
-  double share = 1;        ///< the share of the step's samples that this microbatch has; of a loss layer: times
-                           ///< the loss scale of f16, so it is the factor of the loss's gradients
+  double share = 1;        ///< the share of the step's samples that this microbatch has; of a layer that adds a
+                           ///< loss (Operator::adds_loss): times the loss scale of f16, so it is the factor of the
+                           ///< loss's gradients
   bool is_first_microbatch = true;  ///< the first forward of this layer in the step
   bool training = true;
   /// A layer and the activation that follows it (LayerPlan::next_activation) are computed at once: the layer applies

@@ -8,6 +8,7 @@
 #include "src/backend/gpu/functor_backend/attention.hpp"
 #include "src/backend/gpu/functor_backend/convolution.hpp"
 #include "src/backend/gpu/functor_backend/elementwise.hpp"
+#include "src/backend/gpu/functor_backend/experts.hpp"
 #include "src/backend/gpu/functor_backend/losses.hpp"
 #include "src/backend/gpu/functor_backend/normalization.hpp"
 #include "src/backend/gpu/functor_backend/pooling.hpp"

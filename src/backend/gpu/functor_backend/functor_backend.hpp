@@ -105,6 +105,19 @@ class FunctorBackend : public Backend {
   void gate_backward(const Activation& f, const Tensor& x, const Tensor& dy, const Tensor& dx, Stream stream) override;
   void rotate(const Rotation& rotation, const Tensor& x, const Tensor& y, Stream stream) override;
 
+  // experts.hpp
+  void route(const Routing& routing, const Tensor& scores, const Tensor& routes, const Tensor& gates,
+             Stream stream) override;
+  void dispatch_forward(const Routing& routing, const Tensor& routes, const Tensor& x, const Tensor& y,
+                        Stream stream) override;
+  void dispatch_backward(const Routing& routing, const Tensor& routes, const Tensor& dy, const Tensor& dx,
+                         Stream stream) override;
+  void combine_forward(const Routing& routing, const Tensor& routes, const Tensor& gates, const Tensor& x,
+                       const Tensor& y, Stream stream) override;
+  void combine_backward(const Routing& routing, const Tensor& routes, const Tensor& gates, const Tensor& scores,
+                        const Tensor& x, const Tensor& dy, double balance, const Tensor& dx, const Tensor& dscores,
+                        Stream stream) override;
+
   // elementwise.hpp
   void bias_forward(const Tensor& bias, const Tensor& y, Stream stream) override;
   void bias_backward(const Tensor& dy, const Tensor& db, Write write, Stream stream) override;
