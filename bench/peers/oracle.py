@@ -3,6 +3,7 @@ loss and the gradients of all weights. Prints the largest relative difference fo
 above 1e-10, or above 1e-12 for a layer of sequences.
   build/bench/oracle 500 | build/peers/bin/python bench/peers/oracle.py"""
 import collections
+import fractions
 import json
 import math
 import sys
@@ -54,8 +55,28 @@ def attention(case, x):
     return y.transpose(2, 3).flatten(1, 2)
 
 
+def experts(case, leaves, x):
+    """The output of experts, computed with a matrix of 0 and 1 for each expert, and the loss that balances them."""
+    scores = last(F.linear, x, leaves["router/weight"], leaves.get("router/bias"))
+    count, length, p = case["experts"], x.shape[2], scores.softmax(1)
+    choices = torch.zeros_like(p).scatter(1, scores.topk(case["chosen"], 1).indices, 1)  # N E L
+    gates = p * choices
+    if case["normalized"]:
+        gates = gates / gates.sum(1, keepdim=True)
+    share = fractions.Fraction(str(case["capacity"])) * case["chosen"] * length / count
+    slots, rank = min(length, math.ceil(share)), choices.cumsum(2).long()  # from 1
+    sent = F.one_hot(rank.clamp(1, slots) - 1, slots) * (choices * (rank <= slots))[..., None]  # N E L S
+    y = torch.einsum("nels,ncl,efc->nefs", sent, x, leaves["layer/weight"].reshape(count, -1, x.shape[1]))
+    if "layer/bias" in leaves:
+        y = y + leaves["layer/bias"].reshape(count, -1, 1)
+    if "activation" in case:
+        y = activated(case, y)
+    balance = count * (choices.mean(2) / case["chosen"] * p.mean(2)).sum(1).mean()
+    return torch.einsum("nels,nefs,nel->nfl", sent, y, gates), case["balance"] * balance
+
+
 def run_sequence(case, leaves):
-    """The output of the layer, which comes after tables, an embedding or a linear layer."""
+    """The output of the layer, which comes after tables, an embedding or a linear layer, and what it adds to the loss."""
     if "bags" in case:
         bags = [F.embedding_bag(leaves["image"][:, :, l].long(), leaves["first/table"][:, :, l], mode=case["bags"])
                 for l in range(case["image shape"][2])]
@@ -64,6 +85,11 @@ def run_sequence(case, leaves):
         x = F.embedding(leaves["image"][:, 0].long(), leaves["first/table"]).movedim(-1, 1)
     else:
         x = last(F.linear, leaves["image"], leaves["first/weight"], leaves["first/bias"])
+    return experts(case, leaves, x) if case["kind"] == "experts" else (run_layer(case, leaves, x), 0)
+
+
+def run_layer(case, leaves, x):
+    """The output of the layer."""
     kind, channels = case["kind"], [x.shape[1]]
     if kind == "layer_norm":
         return last(F.layer_norm, x, channels, leaves["layer/scale"], leaves["layer/shift"], case["epsilon"])
@@ -125,7 +151,9 @@ def leaf(case, name):
             values = values.reshape([-1, case["image shape"][1]])
         elif name == "bottom/weight":
             values = values.reshape([-1, 3])
-        elif name == "layer/weight":
+        elif name == "router/weight":
+            values = values.reshape([case["experts"], -1])
+        elif name == "layer/weight" and case["kind"] != "experts":
             values = values.reshape([case["y shape"][1], -1])
         return values.requires_grad_()
     channels = len(case["first/bias"])
@@ -143,7 +171,7 @@ def check(case):
     leaves["image"] = torch.tensor(case["image"]).reshape(case["image shape"])
     if "dense" in case:
         leaves["dense"] = torch.tensor(case["dense"]).reshape([-1, 3])
-    y = run_image(case, leaves, dims) if case["kind"] in IMAGES else run_sequence(case, leaves)
+    y, added = (run_image(case, leaves, dims), 0) if case["kind"] in IMAGES else run_sequence(case, leaves)
     if list(y.shape) != case["y shape"]:
         return f"shape {list(y.shape)}, not {case['y shape']}", 1
     target = torch.tensor(case["target"])
@@ -151,7 +179,7 @@ def check(case):
         loss = F.cross_entropy(y, target.long().reshape(y.shape[:1] + y.shape[2:]))
     else:
         loss = F.mse_loss(y, target.reshape(y.shape))
-    loss.backward()
+    (loss + added).backward()
     worst, where = 0, ""
     expected = {"y": y.detach(), "loss": loss.detach()}
     expected.update({"d " + name: value.grad for name, value in leaves.items() if "/" in name})

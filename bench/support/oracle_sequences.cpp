@@ -143,6 +143,28 @@ class Draw {
     return c_.model.attention("layer", t, {.heads = heads_, .groups = groups_, .causal = causal});
   }
 
+  /// Experts of one linear layer each, and often an activation.
+  Value experts() {
+    const Index count = between(1, 6), features = count * between(1, 5);
+    const Experts experts{.experts = count,
+                          .chosen = between(1, count),
+                          .capacity = pick(std::vector<double>{0.3, 0.7, 1, 1.25, 6}),
+                          .normalized = chance(0.5),
+                          .balance = pick(std::vector<double>{0, 0.25})};
+    c_.described["experts"] = count;
+    c_.described["chosen"] = experts.chosen;
+    c_.described["capacity"] = experts.capacity;
+    c_.described["normalized"] = experts.normalized;
+    c_.described["balance"] = experts.balance;
+    const auto linear = [&](const char* name, const Value& x, Index to, Index groups) {
+      return c_.model.linear(name, x, {.features = to, .bias = chance(0.5), .per_place = true, .groups = groups});
+    };
+    const Value x = first(between(1, 7)), scores = linear("router", x, count, 1);
+    Value slots = linear("layer", c_.model.dispatch("dispatch", x, scores, experts), features, count);
+    if (chance(0.5)) slots = c_.model.activation("act", slots, draw_activation());
+    return c_.model.combine("combine", scores, slots, experts);
+  }
+
   /// Draws a layout: each axis cuts any dimension, or none.
   std::string draw_layout(const Shape& shape) {
     std::vector<std::string> axes = c_.strategy.grid().names();
@@ -175,8 +197,9 @@ class Draw {
 
   /// True for the errors that a drawn rule may cause. Any other error is a fault.
   static bool may_be_refused(const std::string& message) {
-    for (const char* reason : {"does not fit the input", "cannot run", "must be sharded like the output's C",
-                               "asks for a pending sum", "cut both alike"})
+    for (const char* reason :
+         {"does not fit the input", "cannot run", "must be sharded like the output's C", "asks for a pending sum",
+          "cut both alike", "splits a group of channels", "a layer cannot split its"})
       if (message.find(reason) != std::string::npos) return true;
     return false;
   }
@@ -227,7 +250,9 @@ class Draw {
                                                                       {"cross_entropy", &Draw::linear},
                                                                       {"rotary", &Draw::rotary},
                                                                       {"attention", &Draw::attention},
-                                                                      {"attention", &Draw::attention}}};
+                                                                      {"attention", &Draw::attention},
+                                                                      {"experts", &Draw::experts},
+                                                                      {"experts", &Draw::experts}}};
 
   std::mt19937_64 random_;
   OracleCase c_;

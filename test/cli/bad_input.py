@@ -85,6 +85,16 @@ bad("an ignored label without classes", 2, ["--model", "cosmoflow", "--ignore-la
     "values and no classes; leave it out")
 bad("too few weights of classes", 1, ["--class-weights", "1", "2"], "2 weights of classes for 10 classes")
 bad("too much smoothing", 1, ["--label-smoothing", "1"], "smoothing is 1; it must be at least 0 and less than 1")
+GPT = ["--model", "gpt", "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence", "8"]
+bad("no room for any place", 2, [*GPT, "--experts", "4", "--capacity", "0"],
+    r"layer 'block1_dispatch' \(dispatch\): capacity is 0; it must be more than 0: 1 gives each expert its even share")
+bad("more choices than experts", 2, [*GPT, "--experts", "4", "--choices", "5"],
+    "a place chooses 5 of 4 experts; it must choose 1 to 4")
+bad("experts that ranks cannot divide", 2, [*GPT, "--experts", "3", "--grid", "data=2", "--rule", "*_expert_*: C@data"],
+    "layer 'block1_expert_up' .* output \"N C@data L\" splits a group of channels; shard C over axes that divide the 3 "
+    "groups, or leave it whole")
+bad("options without experts", 1, [*GPT, "--choices", "2"], "--choices: it is an option of experts; give --experts 2")
+bad("experts of a model without places", 1, ["--experts", "2"], "fashion-cnn has no experts; leave it out")
 bad("unknown verb", 4, [], "no verb 'trian'", "did you mean 'train'", verb="trian")
 bad("option before the verb", 3, ["3"], "no verb '--batch'", verb="--batch")
 bad("explain", 3, ["--grid", "data=0"], "column 6", verb="explain")

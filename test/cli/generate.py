@@ -86,6 +86,19 @@ def texts_of_byte_pairs():
     check("the tokens are in the predicted memory", report["predicted_memory"] == report["measured_memory"], evaluated)
 
 
+def texts_of_experts():
+    """Experts that drop no place. They are divided among the ranks."""
+    global MODEL, LAYOUTS
+    MODEL = [*MODEL, "--experts", "4", "--choices", "2", "--capacity", "2"]
+    cut = ["--rule", "*: N@e", "--rule", "*_expert_*: C@e"]
+    LAYOUTS = {1: [[]], 2: [[], ["--grid", "e=2", *cut]], 4: [["--grid", "e=4", *cut]]}
+    train()
+    best, _ = alike("--prompt", "three four", "--tokens", "20")
+    check("it continues the text", best["continuations"][0]["text"] == " five six seven eigh", best)
+    refused("experts that drop places", partita("generate", *MODEL[:-1], "1", "--load", "w.h5", "--prompt", "one",
+                                                ranks=2, status=None), "layer 'block1_dispatch' \\(dispatch\\) computes")
+
+
 def errors():
     """One clear sentence, and exit status 2."""
     train()
@@ -120,4 +133,4 @@ def errors():
         ranks=2, status=None), "has 560 tokens, but the model's layer 'embedding' has a table of 300")
 
 
-run_parts(texts_of_bytes, texts_of_byte_pairs, errors)
+run_parts(texts_of_bytes, texts_of_byte_pairs, errors, texts_of_experts)

@@ -64,6 +64,15 @@ po::options_description model_options(Options& o, const Program& program, const 
     add("rows", number(&o.size.tables.rows)->value_name("N"), "rows of each table of dlrm");
     add("features", number(&o.size.tables.features)->value_name("N"), "features of each row of dlrm's tables");
     add("bag", number(&o.size.tables.bag)->value_name("N"), "indices of each category of dlrm");
+    Experts& experts = o.size.transformer.experts;
+    add("experts", number(&experts.experts)->value_name("N"),
+        "experts in each block of a transformer: linear layers of which each place takes those that it chooses");
+    add("choices", number(&experts.chosen)->default_value(experts.chosen)->value_name("N"),
+        "experts that each place chooses");
+    add("capacity", number(&experts.capacity)->default_value(experts.capacity, "1.25")->value_name("F"),
+        "places that an expert takes of a sample, as a multiple of its even share; it drops the places behind them");
+    add("balance", number(&experts.balance)->default_value(experts.balance, "0.01")->value_name("B"),
+        "factor of the loss that balances the experts; no printed loss contains it");
     add("ignore-label", parsed("--ignore-label", o.size.labels.ignored, parse_label)->value_name("LABEL"),
         "label of the samples or positions that count for nothing, e.g. 255; the loss is the mean over the others");
     add("class-weights", number(&o.size.labels.weights)->multitoken()->value_name("W..."),
@@ -188,6 +197,9 @@ void settle(Options& o, const Program& program, const CommandLine& line) {
     if (!line.gives("rate")) optimizer.rate = usual_rate(optimizer.method);
     check_used(line.values, optimizer.method);
   }
+  for (const char* option : {"choices", "capacity", "balance"})
+    if (line.gives(option) && o.size.transformer.experts.experts < 2)
+      fail("--{}: it is an option of experts; give --experts 2 or more, or leave it out", option);
   if (o.trainer.batch > most_samples) fail("--batch {}: it must be {} or less", o.trainer.batch, most_samples);
   if (o.trainer.batch < 1) fail("--batch {}: it must be 1 or more", o.trainer.batch);
   if (o.trainer.decay_steps < 0) fail("--decay-steps {}: it must be 0 (the last step) or more", o.trainer.decay_steps);
