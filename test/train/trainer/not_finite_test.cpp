@@ -245,6 +245,42 @@ TEST(LossScale, GradientsBelowTheRangeOfF16Survive) {
     });
 }
 
+// With gates of 1 the scores have no other gradient. All places choose the first expert, whose probability is p: the
+// loss is balance * 2 p.
+TEST(LossScale, ScalesTheLossThatBalancesExperts) {
+  constexpr double balance = 0.5, score = 0.25;
+  const Experts experts{.experts = 2, .normalized = true, .balance = balance};
+  Model m("experts");
+  const Value x = m.input("in", {.channels = 1, .length = 4});
+  const Value scores = m.linear("router", x, {.features = 2, .per_place = true});
+  m.mean_squared_error("loss", m.combine("combine", scores, m.dispatch("dispatch", x, scores, experts), experts));
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    run_threads(1, [&](Communicator& comm) {
+      TrainerOptions o;
+      o.check_replicas = 1;
+      o.batch = 3;
+      o.dtype = dtype;
+      o.backend = "reference";
+      o.steps = 1;
+      o.optimizer = {.rate = 1, .momentum = 0};
+      Trainer trainer(m, Strategy(), o, comm);
+      const auto weights = trainer.weights();
+      weights[0].tensor.local.zero({});
+      weights[1].tensor.local.set(0, score);
+      weights[1].tensor.local.set(1, 0);
+      TrainerParts::parameters(trainer).refresh({});
+      const LocalBatch batch = trainer.make_batch(3);
+      const auto ones = [](Index, const Box&, std::span<double> values) { std::fill(values.begin(), values.end(), 1); };
+      batch.fill_images(ones);
+      batch.fill_targets(ones);
+      EXPECT_FALSE(trainer.step(batch).skipped);
+      const double p = 1 / (1 + std::exp(-score)), slope = 2 * balance * p * (1 - p);
+      EXPECT_NEAR(weights[1].tensor.local.get(0), score - slope, 0.02 * slope) << name(dtype);
+      EXPECT_NEAR(weights[1].tensor.local.get(1), slope, 0.02 * slope) << name(dtype);
+      EXPECT_EQ(trainer.loss_scale(), dtype == DType::f16 ? 4096 : 1);
+    });
+}
+
 TEST(LossScale, FallsWhereGradientsOverflowAndRisesAfterManyGoodSteps) {
   Model m("large");
   const auto t = m.linear("fc", m.input("in", {.channels = 1, .spatial = {}}), {.features = 1});

@@ -87,5 +87,30 @@ TEST(Precision, ARingAddsInTheTypeOfSums) {
   }
 }
 
+// The trainer compares messages, bytes and memory with the prediction.
+TEST(Precision, ExpertsOverRanksFollowOneRank) {
+  const Experts experts{.experts = 8, .chosen = 2, .capacity = 1, .normalized = true, .balance = 0.5};
+  Model m("experts");
+  const Value x = m.linear("in", m.input("image", {.channels = 3, .length = 14}), {.features = 8, .per_place = true});
+  const Value scores = m.linear("router", x, {.features = 8, .per_place = true});
+  Value t =
+      m.linear("experts", m.dispatch("dispatch", x, scores, experts), {.features = 48, .per_place = true, .groups = 8});
+  t = m.combine("combine", scores, m.gelu("experts_gelu", t), experts);
+  m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = 10}));
+  Strategy cut("data=4");
+  cut.layer("*", {.output = "N@data"}).layer("experts*", {.output = "C@data"});
+  const auto of = [&](const Strategy& strategy, DType dtype) {
+    return losses(strategy, dtype, "reference", m, {{'C', 3}, {'L', 14}});
+  };
+  const auto exact = of(Strategy(), DType::f64);
+  expect_near(of(cut, DType::f64), exact, 1e-12);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    SCOPED_TRACE(name(dtype));
+    const auto serial = of(Strategy(), dtype);
+    expect_near(of(cut, dtype), serial, dtype == DType::f32 ? 1e-5 : 0.02);
+    expect_near(serial, exact, dtype == DType::f32 ? 1e-5 : 0.05);
+  }
+}
+
 }  // namespace
 }  // namespace partita::test::precision_test
