@@ -51,15 +51,23 @@ Layout RoutedOperator::follow(const Layout& x, const Shape& output) const {
 
 // Both inputs and the output: N@a. Samples are cut as those of the output. Where these are whole over some axes because
 // channels are cut over them, as experts are, the samples stay as they arrive, so that an all-to-all moves the slots.
+// Axes that cut places cut samples instead if there are enough, after an all-to-all; else the places are gathered.
 OperatorLayouts RoutedOperator::by_samples(const LayoutRequest& request) const {
   refuse_partial(request.output);
-  const AxisSet arriving = request.arriving[0].sharding('N'), asked = request.output.sharding('N');
-  const Layout& samples = request.input[0]           ? *request.input[0]
-                          : (asked & ~arriving) == 0 ? request.arriving[0]
-                                                     : request.output;
-  const auto cut = [&](const Shape& shape) { return Layout(shape, samples.grid()).with(0, samples.axes(0)); };
+  const Layout& x = request.arriving[0];
+  const bool keeps = (request.output.sharding('N') & ~x.sharding('N')) == 0;
+  const Layout& samples = request.input[0] ? *request.input[0] : keeps ? x : request.output;
+  AxisList axes = samples.axes(0), with_places = axes;
+  AxisSet all = samples.sharding('N');
+  for (const int axis : x.axes(x.shape().find('L')))
+    if ((all & AxisSet{1} << axis) == 0) {
+      with_places.push_back(axis);
+      all |= AxisSet{1} << axis;
+    }
+  if (!request.input[0] && x.shape()['N'] >= x.grid().group_size(all)) axes = with_places;
+  const auto cut = [&](const Shape& shape) { return Layout(shape, x.grid()).with(0, axes); };
   OperatorLayouts layouts{.y = cut(request.output.shape())};
-  for (const Layout& x : request.arriving) layouts.x.push_back(cut(x.shape()));
+  for (const Layout& each : request.arriving) layouts.x.push_back(cut(each.shape()));
   layouts.dx = layouts.x;
   return layouts;
 }

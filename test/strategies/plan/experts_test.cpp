@@ -55,23 +55,28 @@ TEST(Bind, ExpertsOverTheRanksOfSamplesAreTwoAllToAlls) {
   EXPECT_EQ(dispatch->at.y.print(), "N@a C L");
 }
 
-// Places that are cut are gathered, or become samples.
+// Places that are cut become samples, or are gathered where there are too few samples.
 TEST(Bind, RoutingNeedsAllPlacesOfASample) {
   Model m("experts");
   const Value x = m.linear("x", m.input("in", {.channels = 3, .length = 6}), {.features = 4, .per_place = true});
   const Value scores = m.linear("scores", x, {.features = 2, .per_place = true});
   m.softmax_cross_entropy("loss", m.dispatch("dispatch", x, scores, {.experts = 2}));
-  const auto bound = [&](const LayerRule& rule) {
-    Strategy s("a=2");
-    s.layer("*", {.output = "L@a"}).layer("dispatch", rule);
-    return bind(m, s, {.batch = 2, .optimizer = {}}).layer("dispatch");
+  const auto bound = [&](Index batch, const LayerRule& rule) {
+    Strategy s("b=1 a=2");
+    s.layer("*", {.output = "N@b L@a"}).layer("dispatch", rule);
+    return bind(m, s, {.batch = batch, .optimizer = {}}).layer("dispatch");
   };
-  const LayerPlan gathered = bound({});
-  EXPECT_EQ(gathered->at.x[0].print(), "N C L");
-  EXPECT_EQ(verbs({gathered->redistribute_input[0], gathered->redistribute_input[1]}), "all_gather all_gather");
-  const LayerPlan samples = bound({.input = "N@a"});
-  EXPECT_EQ(samples->at.y.print(), "N@a C L");
-  EXPECT_EQ(verbs({samples->redistribute_input[0], samples->redistribute_output}), "exchange exchange");
+  const LayerPlan samples = bound(2, {});
+  EXPECT_EQ(samples->at.x[0].print(), "N@(b,a) C L");
+  EXPECT_EQ(verbs({samples->redistribute_input[0], samples->redistribute_input[1], samples->redistribute_output}),
+            "exchange exchange exchange");
+  const LayerPlan experts = bound(2, {.output = "N@b C@a"});
+  EXPECT_EQ(experts->at.y.print(), "N@(b,a) C L");
+  EXPECT_EQ(verbs({experts->redistribute_output}), "exchange");
+  for (const LayerPlan& gathered : {bound(1, {}), bound(2, {.input = "N@b"})}) {
+    EXPECT_EQ(gathered->at.x[0].print(), "N@b C L");
+    EXPECT_EQ(verbs({gathered->redistribute_input[0], gathered->redistribute_input[1]}), "all_gather all_gather");
+  }
 }
 
 }  // namespace
