@@ -1,8 +1,8 @@
 """Holds predictions against published measurements. Prints one JSON object per row, and errors on standard error.
-ChainerMN on ABCI, seconds an iteration, weak scaling over samples (public logs): each model is priced by the data sheets
-alone, with the time of one GPU given, and with a network that one more row calibrates. Nothing is fitted to the other
-rows. Megatron on A100s (Korthikanti et al. 2022, tables 3 and 5): models of 22 and 175 billion weights and one layer of
-the smaller one, with all or the attention recomputed. Nothing is fitted.
+ChainerMN on ABCI, seconds an iteration, weak scaling over samples (public logs): each model is priced by the data
+sheets alone, with the time of one GPU given, and with a network that one more row calibrates. Nothing is fitted to the
+other rows. Megatron on A100s (Korthikanti et al. 2022, tables 3 and 5): models of 22 and 175 billion weights, and one
+block of the smaller one, with all or the attention recomputed. Nothing is fitted.
   python3 -B bench/published.py [build/partita]"""
 
 import csv

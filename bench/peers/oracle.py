@@ -76,7 +76,7 @@ def experts(case, leaves, x):
 
 
 def run_sequence(case, leaves):
-    """The output of the layer, which comes after tables, an embedding or a linear layer, and what it adds to the loss."""
+    """The output of the layer, behind tables, an embedding or a linear layer, and what it adds to the loss."""
     if "bags" in case:
         bags = [F.embedding_bag(leaves["image"][:, :, l].long(), leaves["first/table"][:, :, l], mode=case["bags"])
                 for l in range(case["image shape"][2])]

@@ -1,6 +1,7 @@
 #include "partita/model/model.hpp"
 
 #include "partita/base/error.hpp"
+#include "src/model/attention_operators.hpp"
 #include "src/model/expert_operators.hpp"
 #include "src/model/operators.hpp"
 

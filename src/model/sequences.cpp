@@ -1,3 +1,4 @@
+#include "src/model/attention_operators.hpp"
 #include "src/model/operators.hpp"
 #include "src/model/rules.hpp"
 
@@ -317,7 +318,8 @@ OperatorLayouts AttentionOperator::layouts(const LayoutRequest& request) const {
   return chosen;
 }
 
-// Two products of each query with each key that it sees: s = q k' and y = p v. Whole attention multiplies with all keys.
+// Two products of each query with each key that it sees: s = q k' and y = p v. Whole attention multiplies with all
+// keys.
 double AttentionOperator::flops(std::span<const Shape> inputs, const Shape& output) const {
   const auto places = static_cast<double>(inputs[0]['L']);
   return 4 * static_cast<double>(output.volume()) * (causal() && !whole() ? (places + 1) / 2 : places);

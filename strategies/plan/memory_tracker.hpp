@@ -66,7 +66,7 @@ class MemoryTracker {
   };
 
   MemoryUse now_;
-  Index total_ = 0;  // of now_
+  Index total_ = 0;                             // of now_
   std::unordered_map<Index, Buffers> buffers_;  // by bytes_of_block()
   MemoryPeak peak_;
 };

@@ -1,4 +1,5 @@
 #include "partita/tensor/exchange.hpp"
+#include "src/model/attention_operators.hpp"
 #include "src/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
 

@@ -1,6 +1,7 @@
 #include "partita/train/kernels/kernel.hpp"
 
 #include "partita/base/error.hpp"
+#include "src/model/attention_operators.hpp"
 #include "src/model/expert_operators.hpp"
 #include "src/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"

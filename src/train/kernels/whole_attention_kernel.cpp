@@ -1,3 +1,4 @@
+#include "src/model/attention_operators.hpp"
 #include "src/model/operators.hpp"
 #include "src/train/kernels/kernels.hpp"
 

@@ -2,6 +2,7 @@
 
 #include "partita/strategies/machine/machine.hpp"
 #include "partita/strategies/plan/plan.hpp"
+#include "src/model/attention_operators.hpp"
 #include "src/model/expert_operators.hpp"
 #include "src/model/operators.hpp"
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/strategies/cost/estimate.hpp"
+#include "src/model/attention_operators.hpp"
 #include "src/model/operators.hpp"
 #include "strategies/cost/counted_collectives.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
