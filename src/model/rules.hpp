@@ -59,6 +59,25 @@ inline bool keeps_pieces(const Layout& x, Index of_x, const Layout& y, Index of_
   return true;
 }
 
+/// y with as many channels as `features`.
+inline Shape with_channels(const Shape& x, Index features) {
+  Shape y;
+  for (int d = 0; d < x.dims(); ++d) y.push_back({x.name(d), x.name(d) == 'C' ? features : x.extent(d)});
+  return y;
+}
+
+/// Layouts in which each rank computes its channels of y from its channels of x, which are whole pieces. Where `x` cuts
+/// pieces, the channels are whole on every rank.
+inline OperatorLayouts by_pieces(Layout x, const Shape& output, Index of_x, Index of_y) {
+  if (!keeps_pieces(x, of_x, x.onto(output), of_y)) x = x.with(x.shape().find('C'), {});
+  return {.x = {x}, .y = x.onto(output), .dx = {x}};
+}
+
+/// Throws Error unless x is a sequence.
+inline void check_places(const Shape& x, std::string_view what) {
+  if (!x.has('L')) fail("its input {} is no sequence; {} needs places, the dimension L", x.print(), what);
+}
+
 inline void need_whole_weights(const LayoutRequest& request) {
   if (request.weights && request.weights->sharding() != 0)
     fail("weights \"{}\" are sharded over {}; this layer needs its weights whole on every rank",
