@@ -52,6 +52,9 @@ bool check_case(std::uint64_t seed) {
       ++taken[std::string(name(layer->at.algorithm))];
       if (layer.op->kind() == "combine") ++taken["experts"];
       for (const auto& product : layer->at.products) ++taken[std::string(name(product.algorithm))];
+      if (layer.op->kind() == "tables")
+        for (const char cut : {'V', 'C', 'L'})
+          if (layer->at.w[0].sharding(cut) != 0) ++taken[fmt::format("tables cut in {}", cut)];
     }
     for (int rank = 0; rank < plan.ranks(); ++rank) {
       SCOPED_TRACE(fmt::format("rank {}", rank));
@@ -88,7 +91,9 @@ TEST(Master, EveryStrategyTrainsToTheSerialResult) {
                                        "two groups a stage", "microbatches on stages"});
   for (const auto& algorithm : algorithms)
     EXPECT_GE(taken[algorithm], std::max(static_cast<int>(count / 100), 1)) << algorithm << " was hardly run";
-  for (const char* algorithm : {"all-to-all", "ring", "experts"})  // of sequences, which one case in ten has
+  // Of sequences, and of tables, which one case in ten has.
+  for (const char* algorithm :
+       {"all-to-all", "ring", "whole", "experts", "tables cut in V", "tables cut in C", "tables cut in L"})
     EXPECT_GE(taken[algorithm], std::max(static_cast<int>(count / 300), 1)) << algorithm << " was hardly run";
   RecordProperty("cases_that_magnify_rounding", static_cast<int>(magnifying));
   EXPECT_LE(magnifying, std::max<std::uint64_t>(count / 100, 1))
