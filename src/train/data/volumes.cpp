@@ -264,7 +264,7 @@ class Volumes final : public DatasetOfInputs {
   }
   /// Adds an array as an input. One of whole numbers with the attribute "vocabulary" is tokens.
   void add_input(const std::string& name, const std::string& path) {
-    VolumeInput& made = inputs_.emplace_back(SampleInput{name, {}, 0}, Array(file_, path), Box(), nullptr);
+    VolumeInput& made = inputs_.emplace_back(VolumeInput{{name, {}, 0}, Array(file_, path), {}, nullptr});
     const auto extents = made.array.extents();
     const bool tokens = made.array.whole_numbers() && check(H5Aexists(made.array.id(), "vocabulary")) > 0;
     const std::size_t most = tokens ? 2 : 4;
