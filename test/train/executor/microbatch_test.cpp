@@ -23,6 +23,18 @@ Model mixed() {
   return m;
 }
 
+/// Experts, of which some drop places, with a loss that balances them.
+Model routed() {
+  const Experts experts{.experts = 4, .chosen = 2, .capacity = 0.8, .balance = 0.5};
+  Model m("routed");
+  const Value x = m.linear("first", m.input("in", {.channels = 3, .length = 5}), {.features = 3, .per_place = true});
+  const Value scores = m.linear("scores", x, {.features = 4, .per_place = true});
+  const Value slots =
+      m.linear("experts", m.dispatch("dispatch", x, scores, experts), {.features = 8, .per_place = true, .groups = 4});
+  m.softmax_cross_entropy("loss", m.linear("fc", m.combine("combine", scores, slots, experts), {.features = 4}));
+  return m;
+}
+
 Model normalized() {
   Model m("normalized");
   auto t = m.input("image", {.channels = 3, .spatial = {4}});
@@ -66,16 +78,18 @@ Trained train(const Model& model, const std::string& kind, int microbatches, Ind
 }
 
 TEST(Microbatches, TrainAsTheWholeBatchDoes) {
-  const Trained whole = train(mixed(), "single", 1, 7);
-  for (const char* kind : {"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p"})
-    for (const int microbatches : {1, 2, 3, 7, 9}) {
-      const Trained cut = train(mixed(), kind, microbatches, 7);
-      for (std::size_t i = 0; i < whole.losses.size(); ++i)
-        EXPECT_NEAR(cut.losses[i], whole.losses[i], 1e-12) << kind << " of " << microbatches;
-      for (std::size_t i = 0; i < whole.weights.size(); ++i)
-        EXPECT_LT(difference(cut.weights[i].tensor.local, whole.weights[i].tensor.local, 1e-3), 1e-11)
-            << whole.weights[i].name << " by " << kind << " of " << microbatches;
-    }
+  for (const Model& model : {mixed(), routed()}) {
+    const Trained whole = train(model, "single", 1, 7);
+    for (const char* kind : {"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p"})
+      for (const int microbatches : {1, 2, 3, 7, 9}) {
+        SCOPED_TRACE(fmt::format("{} by {} of {}", model.name(), kind, microbatches));
+        const Trained cut = train(model, kind, microbatches, 7);
+        for (std::size_t i = 0; i < whole.losses.size(); ++i) EXPECT_NEAR(cut.losses[i], whole.losses[i], 1e-12);
+        for (std::size_t i = 0; i < whole.weights.size(); ++i)
+          EXPECT_LT(difference(cut.weights[i].tensor.local, whole.weights[i].tensor.local, 1e-3), 1e-11)
+              << whole.weights[i].name;
+      }
+  }
 }
 
 TEST(Microbatches, HoldLessOneAfterTheOther) {
