@@ -1,7 +1,7 @@
 // Runs random layers in f64, each under a random layout on 1 to 6 thread ranks, and prints parameters, inputs, outputs,
 // loss and gradients as one JSON object per line. bench/peers/oracle.py compares them with PyTorch. Each seed draws a
-// layer of images, behind a 1x1 convolution, and a layer of sequences, behind a linear layer or an embedding. The
-// gradient of the layer before it checks the layer's dx. Behind it stands a loss.
+// layer of images, behind a 1x1 convolution, and a layer of sequences, behind a linear layer, an embedding or tables.
+// The gradient of the layer before it checks the layer's dx. Behind it stands a loss.
 //   build/bench/oracle [SEEDS [FIRST]]
 #include "bench/support/oracle_case.hpp"
 #include "partita/base/error.hpp"

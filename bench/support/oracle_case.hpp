@@ -20,7 +20,7 @@ struct OracleCase {
   Index batch = 1;
 };
 
-/// Draws a layer of sequences behind an embedding or a linear layer, each layer under a layout of its own.
+/// Draws a layer of sequences behind tables, an embedding or a linear layer, each layer under a layout of its own.
 OracleCase draw_sequence(std::uint64_t seed);
 
 }  // namespace partita::bench
