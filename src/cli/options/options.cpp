@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include <chrono>
+#include <utility>
 
 namespace partita::cli {
 
@@ -197,8 +198,11 @@ void settle(Options& o, const Program& program, const CommandLine& line) {
     if (!line.gives("rate")) optimizer.rate = usual_rate(optimizer.method);
     check_used(line.values, optimizer.method);
   }
-  for (const char* option : {"choices", "capacity", "balance"})
-    if (line.gives(option) && o.size.transformer.experts.experts < 2)
+  const Experts &experts = o.size.transformer.experts, usual = TransformerSize().experts;
+  for (const auto& [option, differs] : {std::pair("choices", experts.chosen != usual.chosen),
+                                        {"capacity", experts.capacity != usual.capacity},
+                                        {"balance", experts.balance != usual.balance}})
+    if (differs && experts.experts < 2)
       fail("--{}: it is an option of experts; give --experts 2 or more, or leave it out", option);
   if (o.trainer.batch > most_samples) fail("--batch {}: it must be {} or less", o.trainer.batch, most_samples);
   if (o.trainer.batch < 1) fail("--batch {}: it must be 1 or more", o.trainer.batch);
