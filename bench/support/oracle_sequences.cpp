@@ -238,7 +238,7 @@ class Draw {
   }
 
   using Add = Value (Draw::*)();
-  static constexpr std::array<std::pair<const char*, Add>, 13> kinds{{{"layer_norm", &Draw::layer_norm},
+  static constexpr std::array<std::pair<const char*, Add>, 15> kinds{{{"layer_norm", &Draw::layer_norm},
                                                                       {"rms_norm", &Draw::rms_norm},
                                                                       {"positions", &Draw::positions},
                                                                       {"places", &Draw::places},

@@ -64,7 +64,7 @@ class Binder {
     int stage = 0;
     LayerSettings settings;
     std::vector<Arriving> arriving;
-    std::shared_ptr<const Operator> op;  // that runs
+    std::shared_ptr<const Operator> op;  // that runs in place of the layer's own; may be null
     std::shared_ptr<const LayerBinding> binding;
     Leaving leaving;
   };
@@ -85,7 +85,7 @@ class Binder {
       if (arriving_[i].crosses == static_cast<int>(i)) cross(layer.inputs[i], group, known.binding->at.x[i].dual());
     plan_.layers.push_back({.group = group,
                             .name = layer.name,
-                            .op = known.op,
+                            .op = known.op != nullptr ? known.op : layer.op,
                             .inputs = layer.inputs,
                             .input = layer.inputs.empty() ? inputs_++ : -1,
                             .sends_to_stages = {},
@@ -150,7 +150,6 @@ class Binder {
     connect(made);
     const Leaving leaving{number(made.y), made.trains() || made.needs_any_dx()};
     auto op = made.at.algorithm ? layer.op->running(*made.at.algorithm) : nullptr;
-    if (op == nullptr) op = layer.op;
     known.push_front({stage, settings, arriving_, std::move(op), binding, leaving});
     return known.front();
   }

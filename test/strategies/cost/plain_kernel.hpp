@@ -78,10 +78,21 @@ struct PlainKernel {
       share = found->second.curve.at(operations);
       if (contracts(layer) || attends) share *= std::min(1., narrowest(layer, rank) / found->second.width.value);
     }
-    const double bytes = (x + w + y) * static_cast<double>(size_of(plan.workload.dtype));
-    const double times = attends ? 2.5 : is_a<InteractionOperator>(layer) ? 2 : 1;
-    return (backward ? times : 1) * (machine.kernel.value + std::max(operations / (machine.arithmetic.value * share),
+    const double size = static_cast<double>(size_of(plan.workload.dtype)), kept = weights_of_pairs(layer, rank);
+    const double bytes = (x + w + y + 2 * kept) * size;  // two products with the weights of attention
+    const double times = attends ? kept > 0 ? 2 : 2.5 : is_a<InteractionOperator>(layer) ? 2 : 1;
+    const double softmax = (backward ? 3 : 2) * kept * size / machine.memory_bandwidth.value;
+    return softmax +
+           (backward ? times : 1) * (machine.kernel.value + std::max(operations / (machine.arithmetic.value * share),
                                                                      bytes / machine.memory_bandwidth.value));
+  }
+
+  /// How many weights of pairs of places whole attention keeps.
+  static double weights_of_pairs(const LayerPlan& layer, int rank) {
+    const auto* op = dynamic_cast<const AttentionOperator*>(layer.op.get());
+    if (op == nullptr || layer->at.algorithm != Algorithm::whole) return 0;
+    const Shape& x = layer->input_shapes[0];
+    return volume(layer->at.y, rank) / static_cast<double>(op->heads(x).dim) * static_cast<double>(x['L']);
   }
 
   static bool is_group_norm(const LayerPlan& layer) {
