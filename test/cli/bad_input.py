@@ -116,6 +116,13 @@ bad("properties of no card", 1, ["--model", "lenet5", "--device", "cuda", "--pro
     r"--properties p\.json: it does not describe a card|this build cannot compute on GPUs", verb="explain",
     prepare=properties("[]"))
 DLRM = ["--model", "dlrm", "--rows", "9", "--samples", "8", "--batch", "8"]
+bad("dropout of everything", 1, [*GPT, "--dropout", "1"], r"layer 'drop' \(dropout\): rate is 1; it must be in \[0, 1\)")
+bad("dropout of another model", 1, ["--model", "mlp", "--dropout", "0.1"], "--dropout 0.1: mlp has no dropout that a size")
+bad("more to guess than there is", 1, [*GPT, "--mask-tokens", "1.5"], "--mask-tokens 1.5: the share of tokens to guess is 1.5")
+bad("images without tokens to guess", 1, ["--mask-tokens", "0.15"], "has no sequences of tokens, of which some could be")
+bad("whole attention of heads that ranks cannot divide", 3, [*GPT, *S], "layer 'block1_attention'", '"whole"',
+    "cannot be cut over", prepare=strategy('grid = "l=3"\n[[layer]]\nmatch = "*_attention"\noutput = "L@l"\n'
+                                           'algorithm = "whole"\n'))
 bad("tables of another model", 1, ["--model", "mlp", "--tables", "3"], "--tables 3: mlp has no tables; leave it out")
 bad("no rows", 1, ["--model", "dlrm", "--rows", "-1"], "--rows -1: rows is -1; it must be 1 to")
 bad("an extent of tables", 1, ["--model", "dlrm", "--size", "9"], "--size 9: dlrm has no extent; leave it out")

@@ -158,6 +158,7 @@ std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& mod
     data = naming_option("--data", options.trainer.data,
                          [&] { return open_dataset(options.trainer.data, options.data_dir, training); });
   }
+  if (data->name().empty()) data->set_name(options.trainer.data);
   if (const double share = options.mask_share(); share != 0)
     data = naming_option("--mask-tokens", share,
                          [&] { return mask_tokens(std::move(data), {.share = share, .seed = options.trainer.seed}); });
