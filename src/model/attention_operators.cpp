@@ -89,7 +89,9 @@ Shape local_shape(const Layout& layout, int rank) {
 /// The cost on the rank with the most work: the last one of a causal ring, else the first one.
 Alternative AttentionOperator::cost(const OperatorLayouts& way, const LayoutRequest& request) const {
   const int rank = way.ring && attention_.causal ? way.ring->last(0) : 0;
-  Alternative cost{way.algorithm, flops(std::array{local_shape(way.x[0], rank)}, local_shape(way.y, rank)), 0};
+  const auto other = running(*way.algorithm);
+  const Operator& runs = other != nullptr ? *other : *this;
+  Alternative cost{way.algorithm, runs.flops(std::array{local_shape(way.x[0], rank)}, local_shape(way.y, rank)), 0};
   if (way.ring) cost.flops *= way.ring->work(rank);
   const auto add = [&](const Layout& from, const Layout& to) {
     for (const auto& step : plan_redistribution(from, to)) cost.words += wire_elements(step, rank);

@@ -12,8 +12,8 @@ namespace partita {
 
 namespace {
 
-/// Calls visit(program, rank) for each examined rank of the world: of those along the axes first_alone(plan, stage) the
-/// first one.
+/// Calls visit(program, rank) for each examined rank of the world. Along the axes that first_alone returns, only ranks
+/// with coordinate 0 are examined.
 template <class Visit>
 void each_examined(const Plan& plan, AxisSet (*first_alone)(const Plan&, int), Visit&& visit) {
   for (int stage = 0; stage < static_cast<int>(plan.grids.size()); ++stage) {

@@ -231,11 +231,24 @@ RepeatedActions StepProgram::repeated() const {
     while (end + period < count && repeats(end)) ++end;
     const std::size_t first = first_steady(begin, period);
     // One more period follows, so that it is known what it holds.
-    if (later < 1 || first + 2 * period > end) continue;
+    if (later < 1 || first + 2 * period > end || !ends_what_it_begins(first, period, later)) continue;
     const std::size_t periods = (end - first) / period - 1;
     if (periods * period > best.count) best = {first, periods * period, static_cast<int>(periods) * later};
   }
   return best;
+}
+
+bool StepProgram::ends_what_it_begins(std::size_t first, std::size_t period, int microbatches) const {
+  const auto& all = actions();
+  const auto of_microbatch = [&](std::size_t i) { return all[i].is_compute() || all[i].is_transfer(); };
+  std::vector<std::size_t> begins(static_cast<std::size_t>(plan_.microbatches), all.size()), ends(begins.size(), 0);
+  for (std::size_t i = all.size(); i-- > 0;)
+    if (of_microbatch(i)) begins[all[i].microbatch] = i;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (of_microbatch(i)) ends[all[i].microbatch] = i;
+  const auto inside = [&](std::size_t i) { return i >= first && i < first + period; };
+  return std::count_if(begins.begin(), begins.end(), inside) == microbatches &&
+         std::count_if(ends.begin(), ends.end(), inside) == microbatches;
 }
 
 std::size_t StepProgram::first_steady(std::size_t begin, std::size_t period) const {

@@ -66,8 +66,10 @@ class StepProgram {
   const StageLayers& stage_layers() const { return *stage_layers_; }
 
  private:
+  /// Returns true if as many microbatches begin, and as many end, among `period` actions from `first` on.
+  bool ends_what_it_begins(std::size_t first, std::size_t period, int microbatches) const;
   /// Returns the first of the actions that repeat from `begin` on before which only microbatches are held that began
-  /// there too. Messages and, in evaluation, outputs of the microbatch before last up to two periods longer.
+  /// there too. Messages, and in evaluation outputs of the microbatch before, may be held up to two periods longer.
   std::size_t first_steady(std::size_t begin, std::size_t period) const;
 
   const Plan& plan_;

@@ -26,10 +26,10 @@ Strategy with_microbatches(const Strategy& strategy, int microbatches) {
                        single ? 0 : strategy.groups_per_stage());
 }
 
-/// Returns the next larger number of microbatches to try: the smallest multiple of which each rank has whole samples,
-/// else twice as many. `samples` are those of a rank.
+/// Returns the next larger number of microbatches to try: the smallest multiple that divides the samples of a rank, if
+/// that is at most four times as many, else twice as many.
 int next_microbatches(int microbatches, Index samples) {
-  for (int times = 2; times * Index{microbatches} <= samples; ++times)
+  for (int times = 2; times <= 4; ++times)
     if (samples % (times * Index{microbatches}) == 0) return times * microbatches;
   return 2 * microbatches;
 }

@@ -118,8 +118,14 @@ bad("properties of no card", 1, ["--model", "lenet5", "--device", "cuda", "--pro
 DLRM = ["--model", "dlrm", "--rows", "9", "--samples", "8", "--batch", "8"]
 bad("dropout of everything", 1, [*GPT, "--dropout", "1"], r"layer 'drop' \(dropout\): rate is 1; it must be in \[0, 1\)")
 bad("dropout of another model", 1, ["--model", "mlp", "--dropout", "0.1"], "--dropout 0.1: mlp has no dropout that a size")
-bad("more to guess than there is", 1, [*GPT, "--mask-tokens", "1.5"], "--mask-tokens 1.5: the share of tokens to guess is 1.5")
-bad("images without tokens to guess", 1, ["--mask-tokens", "0.15"], "has no sequences of tokens, of which some could be")
+bad("more to guess than there is", 1, [*GPT, "--ignore-label", "-100", "--mask-tokens", "1.5"],
+    "--mask-tokens 1.5: the share of tokens to guess is 1.5")
+bad("a loss of all labels where few tokens are to be guessed", 1, [*GPT, "--mask-tokens", "0.15"],
+    "the loss 'loss' ignores no label, but most tokens are not to be guessed; give --ignore-label -100")
+bad("a label of hidden tokens that is a token", 1, [*GPT, "--ignore-label", "3", "--mask-tokens", "0.15"],
+    "the label 3 of tokens that are not guessed is a token")
+bad("images without tokens to guess", 1, ["--ignore-label", "-100", "--mask-tokens", "0.15"],
+    "has no sequences of tokens, of which some could be")
 bad("whole attention of heads that ranks cannot divide", 3, [*GPT, *S], "layer 'block1_attention'", '"whole"',
     "cannot be cut over", prepare=strategy('grid = "l=3"\n[[layer]]\nmatch = "*_attention"\noutput = "L@l"\n'
                                            'algorithm = "whole"\n'))

@@ -160,8 +160,15 @@ std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& mod
   }
   if (data->name().empty()) data->set_name(options.trainer.data);
   if (const double share = options.mask_share(); share != 0)
-    data = naming_option("--mask-tokens", share,
-                         [&] { return mask_tokens(std::move(data), {.share = share, .seed = options.trainer.seed}); });
+    data = naming_option("--mask-tokens", share, [&] {
+      const Layer& loss = model.layers().back();
+      const Target target = loss.op->target(model.shapes(1)[loss.inputs[0]]);
+      if (!target.ignored)
+        fail("the loss '{}' ignores no label, but most tokens are not to be guessed; give --ignore-label -100",
+             loss.name);
+      const auto ignored = static_cast<std::int32_t>(*target.ignored);
+      return mask_tokens(std::move(data), {.share = share, .ignored = ignored, .seed = options.trainer.seed});
+    });
   check_data(*data, options, model);
   return data;
 }

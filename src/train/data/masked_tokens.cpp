@@ -29,17 +29,14 @@ class MaskedTokenSet final : public Dataset {
   Index size() const override { return tokens_->size(); }
   Index classes() const override { return vocabulary(); }
   Index vocabulary() const override { return tokens_->vocabulary() + 1; }
-  void hold(std::span<const Index> samples, const Box& box) override { tokens_->hold(samples, box); }
+  void hold(std::span<const Index> /*samples*/, const Box& /*box*/) override {}
+  bool needs_announcement() const override { return false; }
   Index held_bytes() const override { return tokens_->held_bytes(); }
-  Index bytes_to_hold(Index samples, const Box& box, Index targets, const Box& /*target_box*/) const override {
-    return tokens_->bytes_to_hold(samples, box, targets, box);
-  }
-  bool needs_announcement() const override { return tokens_->needs_announcement(); }
 
   void read(Index sample, const Box& box, std::span<double> out) const override {
     tokens_->read(sample, box, out);
     for (Index i = 0; i < std::ssize(out); ++i) {
-      const Index at = place(sample, box[1].lo + i);
+      const Index at = number_of(sample, box[1].lo + i);
       if (is_guessed(at)) out[i] = shown_instead(at, out[i]);
     }
   }
@@ -50,12 +47,12 @@ class MaskedTokenSet final : public Dataset {
     std::vector<double> row(out.size());
     tokens_->read(sample, tokens, row);
     for (Index i = 0; i < std::ssize(out); ++i)
-      out[i] = is_guessed(place(sample, box[0].lo + i)) ? static_cast<std::int32_t>(row[i]) : options_.ignored;
+      out[i] = is_guessed(number_of(sample, box[0].lo + i)) ? static_cast<std::int32_t>(row[i]) : options_.ignored;
   }
   Index classes_beside(Index /*ignored*/) const override { return classes(); }
 
  private:
-  Index place(Index sample, Index place) const { return number(sample) * tokens_->sample()['L'] + place; }
+  Index number_of(Index sample, Index place) const { return number(sample) * tokens_->sample()['L'] + place; }
   bool is_guessed(Index at) const { return guessed_.uniform(at) < options_.share; }
   /// Of ten tokens, eight become the mask, one another token, and one stays.
   double shown_instead(Index at, double token) const {
@@ -77,7 +74,10 @@ std::unique_ptr<Dataset> mask_tokens(std::unique_ptr<Dataset> tokens, const Mask
     fail("the share of tokens to guess is {}; it must be more than 0 and at most 1", options.share);
   if (tokens->vocabulary() < 1 || !tokens->sample().has('L'))
     fail("the data set '{}' has no sequences of tokens, of which some could be masked", tokens->name());
-  if (options.ignored >= 0 && options.ignored < tokens->vocabulary())
+  if (tokens->needs_announcement())
+    fail("the data set '{}' holds what it announced; tokens are masked in sets that read any sample at any time",
+         tokens->name());
+  if (options.ignored >= 0 && options.ignored <= tokens->vocabulary())
     fail("the label {} of tokens that are not guessed is a token", options.ignored);
   return std::make_unique<MaskedTokenSet>(std::move(tokens), options);
 }

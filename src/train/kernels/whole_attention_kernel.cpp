@@ -9,8 +9,8 @@ namespace partita {
 
 namespace {
 
-/// Attention that keeps the weights of all pairs of places, p = softmax(q k' / sqrt(dim)): y = p v. All of it are
-/// products of matrices, and a softmax between them.
+/// Attention that keeps the weights of all pairs of places, p = softmax(q k' / sqrt(dim)): y = p v. It
+/// consists of products of matrices and a softmax between them.
 class WholeAttentionKernel final : public Kernel {
  public:
   WholeAttentionKernel(const LayerPlan& layer, int rank)
