@@ -155,8 +155,8 @@ struct MaskedTokens {
 };
 /// Hides tokens of a data set, which become labels: of ten tokens to guess, eight are shown as a further token, the
 /// mask, which is the last one of the vocabulary; one is shown as any token, and one as it is (Devlin et al. 2019). The
-/// choice is the same in each epoch. Throws Error if the data set has no sequences of tokens, or for a share that is
-/// none.
+/// choice is the same in each epoch. Throws Error if the data set has no sequences of tokens, or must be told what will
+/// be read (Dataset::needs_announcement), or for a share that is none.
 std::unique_ptr<Dataset> mask_tokens(std::unique_ptr<Dataset> tokens, const MaskedTokens& options = {});
 
 /// Opens an HDF5 file with two data sets. "samples" is N C D H W (or has fewer spatial dimensions), of any number type,
