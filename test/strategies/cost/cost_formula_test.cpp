@@ -7,7 +7,7 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/local_work.hpp"
-
+#include "strategies/cost/worst_ranks.hpp"
 #include "test/strategies/cost/plain_price.hpp"
 #include "test/strategies/cost/priced.hpp"
 #include "test/support/cases.hpp"
@@ -234,6 +234,18 @@ TEST(CostFormulas, LeaveOutNothingOfDrawnPlans) {
     expect_plain(plan, changed(clustered_machine(3, 1)), drawn.print());
     expect_plain(plan, machine_of_racks(2, 2, 1), drawn.print());
     expect_plain(plan, changed(machine_of_racks(1, 3, 2)), drawn.print());
+  }
+}
+
+// The first ranks along axes without halos, rings and panels hold the most: no other rank holds more.
+TEST(FullestRank, OfDrawnPlansIsThatOfAllRanks) {
+  for (std::uint64_t seed = 2000; seed < 2000 + cases(600) && !HasFailure(); ++seed) {
+    const RandomCase drawn(seed);
+    const Plan plan =
+        bind(drawn.model, drawn.strategy, {.batch = drawn.batch, .dtype = DType::f32, .optimizer = drawn.optimizer});
+    Index most = 0;
+    for (int rank = 0; rank < plan.ranks(); ++rank) most = std::max(most, peak_memory(plan, rank).total);
+    EXPECT_EQ(fullest_rank(plan).memory.total, most) << "seed " << seed << ": " << drawn.print();
   }
 }
 
