@@ -173,7 +173,8 @@ Index AttentionOperator::kept_channels(const Layout& x, int rank) const {
   return x.owned(rank).extent(1) / all.step() * 2 * all.dim;
 }
 
-// The log of the sum of exponentials, for each query; or its weights, and in backward the gradients of one sample's.
+// For each query the log of the sum of exponentials; or, for whole attention, all its weights, and in backward the
+// gradients of those of one sample.
 HeldNumbers AttentionOperator::numbers(const Layout& x, int rank, bool /*training*/) const {
   const HeadGroups all = heads(x.shape());
   const Index queries = x.elements(rank) / all.step() * all.in_group;
