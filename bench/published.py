@@ -103,8 +103,8 @@ def transformers():
         for recomputes, (forward, backward) in BLOCK.items():
             costs = [layer["cost"] for layer in explained("gpt-22b", 4, recomputes, 1, 1, 1, 48)["layers"]
                      if layer["name"].startswith("block20_")]
-            line(f"one block that recomputes {recomputes}, forward", forward, sum(cost["forward"] for cost in costs))
-            line(f"one block that recomputes {recomputes}, backward", backward,
+            line(f"gpt-22b-block that recomputes {recomputes}, forward", forward, sum(cost["forward"] for cost in costs))
+            line(f"gpt-22b-block that recomputes {recomputes}, backward", backward,
                  sum(cost["backward_data"] + cost["backward_filter"] for cost in costs))
 
 
