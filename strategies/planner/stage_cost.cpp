@@ -1,4 +1,4 @@
-// The price of a partition into stages, from prefix sums over the layers of a plan of one stage. A group of the layers
+// The price of a partition into stages, from prefix sums over the pieces of a plan of one stage. A group of the pieces
 // first..end-1 takes, in each pass,
 //
 //     seconds = sum[end] - sum[first] + busy part of the transfers across its two boundaries
@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 namespace partita {
 
@@ -43,6 +44,24 @@ std::vector<LayerCost> layer_costs(const Plan& plan, PlanPricer& pricer, bool sp
   return costs;
 }
 
+/// Models of more layers are divided into pieces of several layers: the search for a partition takes time with the
+/// square of their number, and such models repeat a block.
+constexpr std::size_t most_single_layers = 256;
+/// With fewer pieces a group, single layers are taken, so that groups can be about equally long.
+constexpr std::size_t least_pieces_of_group = 2;
+
+/// Returns where pieces begin, and the number of layers: where nowhere within a few layers less crosses.
+std::vector<int> least_crossed(const std::vector<double>& crossing) {
+  constexpr std::ptrdiff_t reach = 4;
+  std::vector<int> begins{0};
+  for (auto at = crossing.begin() + 1; at != crossing.end() - 1; ++at)
+    if (*std::min_element(at - std::min(reach, at - crossing.begin() - 1),
+                          at + std::min(reach + 1, crossing.end() - 1 - at)) == *at)
+      begins.push_back(static_cast<int>(at - crossing.begin()));
+  begins.push_back(static_cast<int>(crossing.size()) - 1);
+  return begins;
+}
+
 }  // namespace
 
 StagePartitionCost::StagePartitionCost(const Plan& plan, PlanPricer& pricer, ScheduleRequest request,
@@ -55,6 +74,7 @@ StagePartitionCost::StagePartitionCost(const Plan& plan, PlanPricer& pricer, Sch
   add_layers(plan, PieceCost(plan, pricer.machine(), pricer.times(), split), costs);
   add_outputs(plan);
   add_parted(plan, pricer, costs);
+  join_layers();
 }
 
 /// Uses the same rates as estimate(): with the links that ranks share, the capacity of the network above them, and
@@ -92,10 +112,10 @@ void StagePartitionCost::add_outputs(const Plan& plan) {
   boundary_seconds_.assign(plan.layers.size() + 1, 0);
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     const auto readers = plan.all_readers.of(static_cast<int>(i));
-    Sent sent{plan.layers[i].has_backward(), {readers.begin(), readers.end()}};
+    Sent sent{i, static_cast<int>(i), plan.layers[i].has_backward(), {readers.begin(), readers.end()}};
     for (int next = static_cast<int>(i) + 1; !sent.readers.empty() && next <= sent.readers.back(); ++next)
       boundary_seconds_[next] += farthest().seconds[i];
-    sent_.push_back(std::move(sent));
+    if (!sent.readers.empty()) sent_.push_back(std::move(sent));
   }
 }
 
@@ -153,6 +173,36 @@ void StagePartitionCost::add_parted(const Plan& plan, PlanPricer& pricer, const 
       parted_[i] = {more(i - 1), more(i)};
 }
 
+/// Divides the layers into pieces, and keeps of everything by layer what stands where a piece begins.
+void StagePartitionCost::join_layers() {
+  const std::size_t layers = boundary_seconds_.size() - 1;
+  if (layers > most_single_layers) begins_ = least_crossed(boundary_seconds_);
+  if (begins_.size() <= least_pieces_of_group * held_.size()) {
+    begins_.resize(layers + 1);
+    std::iota(begins_.begin(), begins_.end(), 0);
+    return;
+  }
+  const auto keep = [&](auto&... all) {
+    const auto one = [&](auto& each) {
+      for (std::size_t piece = 0; piece < begins_.size(); ++piece) each[piece] = each[begins_[piece]];
+      each.resize(begins_.size());
+    };
+    (one(all), ...);
+  };
+  keep(forward_, data_, filter_, reduce_, step_, kept_, under_way_, recomputed_, parted_, boundary_seconds_);
+  const auto piece_of = [&](int layer) {
+    return static_cast<int>(std::upper_bound(begins_.begin(), begins_.end(), layer) - begins_.begin()) - 1;
+  };
+  for (Sent& sent : sent_) {
+    sent.piece = piece_of(sent.piece);
+    for (int& reader : sent.readers) reader = piece_of(reader);
+    sent.readers.erase(std::unique(sent.readers.begin(), sent.readers.end()), sent.readers.end());
+  }
+  sent_.erase(std::remove_if(sent_.begin(), sent_.end(),
+                             [](const Sent& sent) { return sent.readers.back() == sent.piece; }),
+              sent_.end());
+}
+
 void StagePartitionCost::count_actions() {
   const auto groups = static_cast<std::size_t>(schedule_.groups());
   Schedule apart;               // has one stage for each group of each stage
@@ -175,7 +225,7 @@ void StagePartitionCost::count_actions() {
   for (std::size_t i = 0; i < of.size(); ++i) held_[of[i]] = std::max(held_[of[i]], static_cast<int>(peaks[i]));
 }
 
-double StagePartitionCost::boundary_seconds(int layer) const { return boundary_seconds_[layer]; }
+double StagePartitionCost::boundary_seconds(int piece) const { return boundary_seconds_[piece]; }
 
 double StagePartitionCost::seconds(int first, int end) const {
   const auto all = [](const GroupTimes& times) { return times.forward + times.backward_data + times.backward_filter; };
@@ -220,15 +270,14 @@ StagePartitionCost::Groups StagePartitionCost::groups(const std::vector<int>& en
 /// one stage is free.
 void StagePartitionCost::add_transfers(const std::vector<int>& ends, Groups& groups, bool edges) const {
   std::map<std::pair<int, int>, EdgeTimes> feeds;  // by consumer, then producer, as GroupGraph numbers its edges
-  const auto group_of = [&](int layer) {
-    return static_cast<int>(std::upper_bound(ends.begin(), ends.end(), layer) - ends.begin());
+  const auto group_of = [&](int piece) {
+    return static_cast<int>(std::upper_bound(ends.begin(), ends.end(), piece) - ends.begin());
   };
   const auto place = [&](int group) { return places_[0][group]; };
   std::vector<std::pair<int, int>> taken;  // the stages that have the output, and the group that receives it there
-  for (int i = 0; i < layers(); ++i) {
-    const Sent& sent = sent_[i];
-    const int from = group_of(i);
-    if (sent.readers.empty() || sent.readers.back() < ends[from]) continue;
+  for (const Sent& sent : sent_) {
+    const int from = group_of(sent.piece);
+    if (sent.readers.back() < ends[from]) continue;
     taken.assign(1, {place(from), from});
     for (const int reader : sent.readers) {
       const int to = group_of(reader);
@@ -237,7 +286,7 @@ void StagePartitionCost::add_transfers(const std::vector<int>& ends, Groups& gro
       const bool travels = has == taken.end();
       const int producer = travels ? from : has->second;
       const Boundary& link = between(place(from), place(to));
-      const double seconds = link.seconds[i], busy = seconds * (1 - link.overlap) / 2;
+      const double seconds = link.seconds[sent.layer], busy = seconds * (1 - link.overlap) / 2;
       if (producer != to && edges) {
         EdgeTimes& edge = feeds[{to, producer}];
         const TransferTime overlapping{seconds * link.overlap, link.latency * link.overlap, link.level};

@@ -12,26 +12,29 @@ class PieceCost;
 class PlanPricer;
 
 /// Estimates the cost of stage partitions for a schedule without binding each partition. A partition is given by
-/// `ends`: the layers at which its groups end. The cost of each layer is computed once, for one microbatch, in a plan
-/// of one stage. Transfers between stages go from each rank to the rank of equal number in the other stage. The part of
-/// a transfer that computation does not hide delays both groups.
+/// `ends`: the pieces at which its groups end. A piece is one layer. In a model of very many layers, it is a run of
+/// layers between two places where less crosses than near them; no stage boundary parts it. The cost of each layer is
+/// computed once, for one microbatch, in a plan of one stage. Transfers between stages go from each rank to the rank of
+/// equal number in the other stage. The part of a transfer that computation does not hide delays both groups.
 class StagePartitionCost {
  public:
   /// `plan` has one stage and one microbatch. `pricer` knows what its layers cost, or learns it.
   /// @pre `made` outlives this object.
   StagePartitionCost(const Plan& plan, PlanPricer& pricer, ScheduleRequest request, ScheduleCache& made);
 
-  int layers() const { return static_cast<int>(forward_.size()) - 1; }
+  int pieces() const { return static_cast<int>(begins_.size()) - 1; }
+  /// Returns the layer at which piece `piece` begins; of the number of pieces, the number of layers.
+  int layer_of(int piece) const { return begins_[piece]; }
   int groups() const { return static_cast<int>(held_.size()); }
   /// Number of forward and backward actions in the schedule: a measure of the work of makespan().
   std::size_t actions() const { return actions_; }
-  /// Seconds of the layers from `first` up to `end` (excluded) for one microbatch, forward and backward, including
+  /// Seconds of the pieces from `first` up to `end` (excluded) for one microbatch, forward and backward, including
   /// their sends and receives.
   double seconds(int first, int end) const;
-  /// Seconds to transfer everything that crosses a stage boundary before layer `layer`, between the stages that are
+  /// Seconds to transfer everything that crosses a stage boundary before piece `piece`, between the stages that are
   /// farthest apart.
-  double boundary_seconds(int layer) const;
-  /// Bytes that a rank holds if group `group` consists of the layers from `first` up to `end` (excluded): weights,
+  double boundary_seconds(int piece) const;
+  /// Bytes that a rank holds if group `group` consists of the pieces from `first` up to `end` (excluded): weights,
   /// gradients and optimizer state, and the activations of as many microbatches as the schedule has in flight in this
   /// group.
   Index bytes(int group, int first, int end) const;
@@ -57,6 +60,7 @@ class StagePartitionCost {
   void add_links(const Plan& plan, const Machine& machine);
   void add_outputs(const Plan& plan);
   void add_parted(const Plan& plan, PlanPricer& pricer, const std::vector<LayerCost>& costs);
+  void join_layers();
   void count_actions();
 
   struct Boundary {
@@ -67,8 +71,10 @@ class StagePartitionCost {
   const Boundary& between(int from, int to) const;
   const Boundary& farthest() const { return between(0, static_cast<int>(between_.size()) - 1); }
   struct Sent {
+    std::size_t layer = 0;
+    int piece = 0;             // of the layer
     bool back = false;         // whether the gradient returns as well
-    std::vector<int> readers;  // ascending
+    std::vector<int> readers;  // pieces; ascending
   };
   ScheduleRequest request_;
   ScheduleCache& made_;
@@ -86,18 +92,19 @@ class StagePartitionCost {
   std::vector<Boundary> boundaries_;       // by the links between stages
   std::vector<std::vector<int>> between_;  // by pair of stages: index into boundaries_
   double bandwidth_ = 1;                   // between the two replicas of a rank that are farthest apart
-  std::vector<double> forward_, data_, filter_, reduce_, step_;  // prefix sums over layers, in seconds
-  // Prefix sums over layers, in bytes: held for the whole step; held per microbatch in flight; held by recomputed
+  std::vector<int> begins_;                                      // by piece: its first layer; then the number of layers
+  std::vector<double> forward_, data_, filter_, reduce_, step_;  // prefix sums over pieces, in seconds
+  // Prefix sums over pieces, in bytes: held for the whole step; held per microbatch in flight; held by recomputed
   // layers of the one microbatch that is being recomputed.
   std::vector<Index> kept_, under_way_, recomputed_;
-  /// What a boundary before a layer costs more in one microbatch if it parts an activation from the layer that would
+  /// What a boundary before a piece costs more in one microbatch if it parts an activation from the layer that would
   /// take it along: in the group that ends, and in the one that begins.
   struct Parted {
     GroupTimes before{0, 0, 0}, after{0, 0, 0};
   };
-  std::vector<Parted> parted_;            // by layer
-  std::vector<double> boundary_seconds_;  // by layer: seconds to transfer what crosses a stage boundary before it
-  std::vector<Sent> sent_;                // by layer
+  std::vector<Parted> parted_;            // by piece
+  std::vector<double> boundary_seconds_;  // by piece: seconds to transfer what crosses a stage boundary before it
+  std::vector<Sent> sent_;                // the outputs that another piece reads
 };
 
 }  // namespace partita

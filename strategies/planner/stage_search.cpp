@@ -19,17 +19,17 @@ constexpr double no_partition = std::numeric_limits<double>::infinity();
 /// Returns where groups end in the partition with the least combined cost of its groups. cost(group, first, end) is
 /// `no_partition` for an impossible group. Returns an empty vector if there is no partition.
 template <class Cost, class Combine>
-std::vector<int> best_partition(int layers, int groups, const Cost& cost, const Combine& combine) {
+std::vector<int> best_partition(int pieces, int groups, const Cost& cost, const Combine& combine) {
   struct Best {
     double cost = no_partition;
-    int first = 0;  // first layer of the last group
+    int first = 0;  // first piece of the last group
   };
   std::vector<std::vector<Best>> best(static_cast<std::size_t>(groups) + 1,
-                                      std::vector<Best>(static_cast<std::size_t>(layers) + 1));
+                                      std::vector<Best>(static_cast<std::size_t>(pieces) + 1));
   const auto of = [&](int group, int end) -> Best& { return best[group][end]; };
   of(0, 0).cost = 0;
   for (int g = 1; g <= groups; ++g)
-    for (int end = g; end <= layers - groups + g; ++end)  // each group that follows needs a layer
+    for (int end = g; end <= pieces - groups + g; ++end)  // each group that follows needs a piece
       for (int first = g - 1; first < end; ++first) {
         const double before = of(g - 1, first).cost;
         if (before >= of(g, end).cost) continue;  // adding a group never reduces the cost
@@ -37,8 +37,8 @@ std::vector<int> best_partition(int layers, int groups, const Cost& cost, const 
           of(g, end) = {with, first};
       }
   std::vector<int> ends;
-  if (of(groups, layers).cost == no_partition) return ends;
-  for (int g = groups, end = layers; g > 0; end = of(g--, end).first) ends.push_back(end);
+  if (of(groups, pieces).cost == no_partition) return ends;
+  for (int g = groups, end = pieces; g > 0; end = of(g--, end).first) ends.push_back(end);
   std::reverse(ends.begin(), ends.end());
   return ends;
 }
@@ -47,14 +47,14 @@ std::vector<int> best_partition(int layers, int groups, const Cost& cost, const 
 template <class Cost>
 std::vector<int> even_partition(const StagePartitionCost& price, const Cost& cost) {
   const auto ends =
-      best_partition(price.layers(), price.groups(), cost, [](double a, double b) { return std::max(a, b); });
+      best_partition(price.pieces(), price.groups(), cost, [](double a, double b) { return std::max(a, b); });
   double largest = 0;
   for (std::size_t g = 0; g < ends.size(); ++g)
     largest = std::max(largest, cost(static_cast<int>(g), g == 0 ? 0 : ends[g - 1], ends[g]));
   const auto sends = [&](int g, int first, int end) {
     return cost(g, first, end) <= largest ? price.boundary_seconds(end) : no_partition;
   };
-  return ends.empty() ? ends : best_partition(price.layers(), price.groups(), sends, std::plus<>());
+  return ends.empty() ? ends : best_partition(price.pieces(), price.groups(), sends, std::plus<>());
 }
 
 /// How good a partition is. Exceeding the memory limit is always worse.
@@ -84,7 +84,7 @@ class BoundarySearch {
   /// Returns the best of all partitions. Returns nothing if their schedules together have more than `most` actions.
   std::optional<Partition> of_all(double most) {
     double partitions = 1;
-    for (int g = 1; g < price_.groups(); ++g) partitions *= static_cast<double>(price_.layers() - g) / g;
+    for (int g = 1; g < price_.groups(); ++g) partitions *= static_cast<double>(price_.pieces() - g) / g;
     if (partitions * static_cast<double>(price_.actions()) > most) return std::nullopt;
     Partition best;
     effort_ = std::numeric_limits<double>::infinity();
@@ -132,7 +132,7 @@ class BoundarySearch {
   bool offer(const std::vector<int>& ends, Judge judge, Partition& best) {
     Score score{limit_ == 0 ? 0 : std::max<Index>(price_.bytes(ends) - limit_, 0), price_.work(ends), 0};
     for (const int end : ends) score.sends += price_.boundary_seconds(end);
-    effort_ -= price_.layers();
+    effort_ -= price_.pieces();
     const auto gains = [&] { return best.ends.empty() || score.better_than(best.score); };
     if (!gains()) return false;  // work is a lower bound of the makespan
     if (judge == Judge::makespan) {
@@ -146,7 +146,7 @@ class BoundarySearch {
 
   void try_from(int first, std::vector<int>& ends, Partition& best) {
     const int left = price_.groups() - static_cast<int>(ends.size());
-    const int last = price_.layers() - left + 1;
+    const int last = price_.pieces() - left + 1;
     for (int end = left == 1 ? last : first + 1; end <= last; ++end) {
       ends.push_back(end);
       left == 1 ? static_cast<void>(offer(ends, Judge::makespan, best)) : try_from(end, ends, best);
@@ -163,13 +163,13 @@ class BoundarySearch {
   bool move_one(Judge judge, Partition& best) {
     bool moved = false;
     for (std::size_t b = 0; b + 1 < best.ends.size(); ++b)
-      for (int end = 1; end < price_.layers() && effort_ > 0; ++end)
+      for (int end = 1; end < price_.pieces() && effort_ > 0; ++end)
         if (!std::binary_search(best.ends.begin(), best.ends.end(), end))
           moved = offer(with(best.ends, b, end), judge, best) || moved;
     return moved;
   }
 
-  /// Tries to move two boundaries by a few layers each.
+  /// Tries to move two boundaries by a few pieces each.
   bool move_two(Judge judge, Partition& best) {
     constexpr int reach = 2;
     for (std::size_t a = 0; a + 1 < best.ends.size(); ++a)
@@ -197,7 +197,7 @@ class BoundarySearch {
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
     const std::size_t boundaries = ends.size() - 1;
     for (std::size_t i = 0; i <= boundaries / 2; ++i) {
-      const auto end = static_cast<int>(1 + below(static_cast<std::size_t>(price_.layers()) - 1));
+      const auto end = static_cast<int>(1 + below(static_cast<std::size_t>(price_.pieces()) - 1));
       if (!std::binary_search(ends.begin(), ends.end(), end)) ends = with(std::move(ends), below(boundaries), end);
     }
     return ends;
@@ -208,13 +208,13 @@ class BoundarySearch {
   double effort_;  // remaining effort; one unit is about one simulated action
 };
 
-/// StagePartitionCost::seconds, computed once for each range of layers.
+/// StagePartitionCost::seconds, computed once for each range of pieces.
 class GroupSeconds {
  public:
   explicit GroupSeconds(const StagePartitionCost& price)
-      : ends_(static_cast<std::size_t>(price.layers()) + 1), known_(ends_ * ends_, no_partition) {
-    for (int first = 0; first < price.layers(); ++first)
-      for (int end = first + 1; end <= price.layers(); ++end) known_[place(first, end)] = price.seconds(first, end);
+      : ends_(static_cast<std::size_t>(price.pieces()) + 1), known_(ends_ * ends_, no_partition) {
+    for (int first = 0; first < price.pieces(); ++first)
+      for (int end = first + 1; end <= price.pieces(); ++end) known_[place(first, end)] = price.seconds(first, end);
   }
   double of(int first, int end) const { return known_[place(first, end)]; }
 
@@ -283,7 +283,8 @@ PlacedStages partition_stages(const Plan& single_stage, const Strategy& strategy
   for (const auto& layer : single_stage.layers) names.push_back(layer.name);
   StagePartitionCost price(single_stage, *context.pricer, request_of(strategy, strategy.stage_count(), microbatches),
                            context.bound->schedules);
-  const FoundPartition found = search_partition(price, limit, effort, effort);
+  FoundPartition found = search_partition(price, limit, effort, effort);
+  for (int& end : found.ends) end = price.layer_of(end);
   return {with_ends(strategy, names, found.ends), found.held};
 }
 

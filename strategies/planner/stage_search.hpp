@@ -12,7 +12,7 @@ namespace partita {
 inline constexpr double affordable = 1 << 22;
 
 struct FoundPartition {
-  std::vector<int> ends;  ///< where groups end
+  std::vector<int> ends;  ///< the pieces at which groups end
   Index held = 0;         ///< bytes on the fullest rank, as StagePartitionCost counts them
 };
 
@@ -22,7 +22,7 @@ struct FoundPartition {
 ///
 /// The result is exact if the schedules of all partitions together have at most `most` actions. Otherwise it comes from
 /// a local search. The search starts from the partition whose slowest group is fastest (dynamic programming). It moves
-/// one boundary to any position, or two boundaries by up to two layers, as long as the work of the busiest stage falls,
+/// one boundary to any position, or two boundaries by up to two pieces, as long as the work of the busiest stage falls,
 /// and then as long as the makespan falls. It repeats this with some boundaries moved at random until `effort`, a
 /// number of actions, is spent. Without a limit the result is therefore never slower than the starting partition.
 FoundPartition search_partition(StagePartitionCost& price, Index limit, double most = affordable,

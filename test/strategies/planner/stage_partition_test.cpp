@@ -251,7 +251,7 @@ TEST(StagePartition, MovingBoundariesFindsTheBestPartition) {
                      found = price.makespan(search_partition(price, 0, 0).ends);
         EXPECT_LE(found, 1.04 * best) << name(kind) << ", " << stages << " stages, seed " << seed;
         double slowest = 1e9, even = 0;  // of the partition whose slowest group is fastest
-        for_partitions(price.layers(), groups, [&](const auto& ends) {
+        for_partitions(price.pieces(), groups, [&](const auto& ends) {
           double most = 0;
           for (std::size_t g = 0; g < ends.size(); ++g)
             most = std::max(most, price.seconds(g == 0 ? 0 : ends[g - 1], ends[g]));

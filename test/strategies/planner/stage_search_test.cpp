@@ -65,7 +65,7 @@ struct Priced {
         what(fmt::format("{} layers, {}, {} stages, {} microbatches", model.layers().size(), kind, stages,
                          microbatches)) {}
 
-  bool fits() const { return price.groups() <= price.layers(); }
+  bool fits() const { return price.groups() <= price.pieces(); }
 
   Model model;
   Plan plan;
@@ -114,7 +114,7 @@ std::vector<std::vector<int>> all_partitions(int layers, int groups) {
 }
 
 std::vector<std::vector<int>> all_partitions(const Priced& priced) {
-  return all_partitions(priced.price.layers(), priced.price.groups());
+  return all_partitions(priced.price.pieces(), priced.price.groups());
 }
 
 double sent(const StagePartitionCost& price, const std::vector<int>& ends) {
@@ -266,20 +266,20 @@ TEST(StageSearch, OneStageTakesWhatItsLayersTake) {
   for (const int microbatches : {1, 5}) {
     Priced priced({11, 13}, "1f1b", 1, microbatches);
     auto& price = priced.price;
-    const std::vector<int> all{price.layers()};
-    EXPECT_EQ(price.boundary_seconds(price.layers()), 0);
-    EXPECT_GT(price.makespan(all), microbatches * price.seconds(0, price.layers()));
+    const std::vector<int> all{price.pieces()};
+    EXPECT_EQ(price.boundary_seconds(price.pieces()), 0);
+    EXPECT_GT(price.makespan(all), microbatches * price.seconds(0, price.pieces()));
     expect_seconds(price.makespan(all), price.work(all));
     const Cost cost = estimate(priced.plan, round_machine(0.5));
     double each = 0;
-    for (int i = 0; i < price.layers(); ++i) {
+    for (int i = 0; i < price.pieces(); ++i) {
       const LayerCost& layer = cost.layers[i];
       const double alone = price.seconds(i, i + 1) -
                            0.5 * (price.boundary_seconds(i) + price.boundary_seconds(i + 1));  // half is hidden
       expect_seconds(alone, layer.forward.total() + layer.backward_data.total() + layer.backward_filter.total());
       each += alone;
     }
-    expect_seconds(price.seconds(0, price.layers()), each, "layers add up, but for what crosses between them");
+    expect_seconds(price.seconds(0, price.pieces()), each, "layers add up, but for what crosses between them");
   }
 }
 
