@@ -421,15 +421,11 @@ RankTerms CostTermBuilder::layer_on(int index, int rank) {
 /// Returns the axes along which all ranks sum the same amount for a layer, or nullopt if the layer completes nothing.
 std::optional<AxisSet> CostTermBuilder::even_sums(int index) {
   const LayerPlan& layer = plan_.layers[index];
-  if (completes_.empty()) {
-    completes_.resize(plan_.layers.size(), false);
-    for (const auto& bucket : plan_.buckets) completes_[bucket.last()] = true;
-  }
-  const bool bucket_ends = completes_[index];
-  if (!bucket_ends && !plan_.second_replica && !(layer.op->is_loss() && plan_.grids.size() > 1)) return std::nullopt;
+  const auto completed = completed_by(plan_.buckets, index);
+  if (completed.empty() && !plan_.second_replica && !(layer.op->is_loss() && plan_.grids.size() > 1))
+    return std::nullopt;
   AxisSet even = plan_.second_replica ? symmetric_axes(layer) : plan_.grid_of(index).all();
-  for (const auto& bucket : plan_.buckets)
-    if (bucket.last() == index) even &= symmetric_axes(plan_, bucket);
+  for (const auto& bucket : completed) even &= symmetric_axes(plan_, bucket);
   return even;
 }
 

@@ -86,7 +86,6 @@ class CostTermBuilder {
   Examined examined_;
   CollectiveSpans spans_;
   KernelTerms kernels_;
-  std::vector<bool> completes_;  // by layer: it completes a bucket; filled when sums are first needed
   CostTerms terms_;
   std::map<std::pair<int, AxisSet>, std::vector<int>> ranks_;  // by stage and irregular axes: the examined ranks
   std::map<Collective, std::pair<int, int>> options_;          // where the options of each collective stand

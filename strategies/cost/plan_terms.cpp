@@ -8,6 +8,8 @@
 #include <map>
 #include <memory_resource>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace partita {
 
@@ -32,8 +34,9 @@ class Grouping {
         plan_(plan),
         known_(known),
         examined_(examined),
-        actions_(microbatch_actions(plan.workload.training, splits_backward(plan.schedule))),
-        builder_(plan, machine, times, splits_backward(plan.schedule), nullptr, examined) {}
+        splits_backward_(splits_backward(plan.schedule)),
+        actions_(microbatch_actions(plan.workload.training, splits_backward_)),
+        builder_(plan, machine, times, splits_backward_, nullptr, examined) {}
 
   void run() {
     std::vector<std::optional<int>>
@@ -61,6 +64,13 @@ class Grouping {
     bool recompute;
     LayerPlan::Fusion fusion;
     int number;
+  };
+  /// All that decides what a layer sums once per step.
+  struct SumsOfLayer {
+    int stage;
+    const LayerBinding* binding;
+    std::vector<std::pair<AxisSet, std::vector<std::pair<const LayerBinding*, int>>>> buckets;  // axes, and weights
+    auto operator<=>(const SumsOfLayer&) const = default;
   };
   /// The terms made so far. It holds many small objects that are freed together, so they share one memory resource.
   struct TermsCache {
@@ -118,10 +128,18 @@ class Grouping {
       each_end_op(bound, layer, actions_.back(), true,
                   [&](const StepOp& op) { completes |= op.kind == StepOp::Kind::sum_gradients; });
     if (!completes) return std::nullopt;
+    SumsOfLayer what{plan_.stage_of(layer), bound.binding.get(), {}};
+    for (const Bucket& bucket : completed_by(plan_.buckets, layer)) {
+      auto& [axes, weights] =
+          what.buckets.emplace_back(bucket.axes, std::vector<std::pair<const LayerBinding*, int>>());
+      for (const auto& [of, weight] : bucket.entries) weights.emplace_back(plan_.layers[of].binding.get(), weight);
+    }
+    const auto [found, fresh] = sums_.try_emplace(std::move(what));
+    if (!fresh) return found->second;
     auto sums = builder_.sums(layer);
     if (sums.empty()) return std::nullopt;
     terms_.sums.push_back(std::move(sums));
-    return static_cast<int>(terms_.sums.size()) - 1;
+    return found->second = static_cast<int>(terms_.sums.size()) - 1;
   }
 
   static std::vector<std::pair<int, int>> count_distinct(const std::vector<Layer>& layers) {
@@ -160,8 +178,7 @@ class Grouping {
     for (const KnownLayer& each : candidates)
       if (each.stage == stage && equivalent_cost(layer, *each.layer)) return each.number;
     const bool known = known_ != nullptr;
-    known ? terms_.known_costs.push_back(
-                known_->of(plan_, index, of_remainder, replica, splits_backward(plan_.schedule), examined_))
+    known ? terms_.known_costs.push_back(known_->of(plan_, index, of_remainder, replica, splits_backward_, examined_))
           : terms_.layers.push_back(builder_.layer(index, of_remainder, replica));
     const auto number = static_cast<int>(known ? terms_.known_costs.size() : terms_.layers.size()) - 1;
     candidates.push_back({&layer, stage, number});
@@ -172,8 +189,10 @@ class Grouping {
   const Plan& plan_;
   KnownLayerCosts* known_;
   Examined examined_;
+  bool splits_backward_;
   std::span<const Action::Kind> actions_;  // of a microbatch
   CostTermBuilder builder_;
+  std::map<SumsOfLayer, std::optional<int>> sums_;  // indices in PlanTerms::sums
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include "partita/base/error.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 namespace partita {
 
@@ -156,11 +158,17 @@ std::vector<LayerSettings> settings_of_layers(const Model& model, const Strategy
   std::vector<LayerSettings> settings(model.layers().size());
   std::vector<std::size_t> layers;
   layers.reserve(settings.size());
+  std::unordered_map<std::string_view, std::size_t> named;
+  for (std::size_t i = 0; i < settings.size(); ++i) named.emplace(model.layers()[i].name, i);
   for (const auto& rule : strategy.rules()) {
     check_value(model, rule);
     layers.clear();
-    for (std::size_t i = 0; i < settings.size(); ++i)
-      if (rule.matches(model.layers()[i].name)) layers.push_back(i);
+    if (rule.exact()) {
+      if (const auto found = named.find(rule.match); found != named.end()) layers.push_back(found->second);
+    } else {
+      for (std::size_t i = 0; i < settings.size(); ++i)
+        if (rule.matches(model.layers()[i].name)) layers.push_back(i);
+    }
     if (layers.empty()) fail_unmatched(model, rule);
     if (!rule.exact()) PatternCheck(model, grids, rule, layers).run();
     for (const std::size_t layer : layers) merge(rule, settings[layer]);

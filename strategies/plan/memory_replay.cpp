@@ -136,8 +136,7 @@ class Replay {
       case wait_sent_gradients: leaving_.clear(); return;
 
       case sum_gradients:
-        for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
-          if (plan_.buckets[b].last() == op.layer) start_sum(b);
+        for (const Bucket& bucket : completed_by(plan_.buckets, op.layer)) start_sum(number(bucket));
         return;
       case sum_zero_gradients:
         for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
@@ -350,6 +349,7 @@ class Replay {
     sums_[b] = hold(MemoryClass::workspace, plan_.share(bucket, rank_).extent() * master_);
   }
 
+  std::size_t number(const Bucket& bucket) const { return static_cast<std::size_t>(&bucket - plan_.buckets.data()); }
   int group_of(const Bucket& bucket) const { return plan_.layers[bucket.last()].group; }
 
   /// Frees the sums of a group, bucket by bucket. A sharded optimizer holds a copy of the weights that it updated until

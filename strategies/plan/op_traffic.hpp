@@ -85,8 +85,7 @@ class OpTraffic {
   /// Calls visit(bucket) for the buckets that the layer completes.
   template <class Visit>
   void each_bucket(Visit&& visit) const {
-    for (const auto& bucket : plan_.buckets)
-      if (bucket.last() == index_) visit(bucket);
+    for (const auto& bucket : completed_by(plan_.buckets, index_)) visit(bucket);
   }
 
   const Plan& plan_;

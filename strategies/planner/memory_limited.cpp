@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
+#include <tuple>
 
 namespace partita {
 
@@ -74,9 +76,9 @@ void MemoryLimitedSearch::replace(double before, Planned planned) {
 }
 
 /// Returns the fastest variant that fits the memory limit, among variants with more microbatches, a sharded optimizer,
-/// recomputation, and combinations of these. Returns nothing if even the combination of all does not fit. Once a
-/// variant without recomputation fits, more microbatches are tried only as long as a shorter bubble makes the step
-/// faster.
+/// recomputation, and combinations of these. Returns nothing if even the combination of all does not fit. Where a
+/// variant fits without recomputation, none with it is tried. From then on, more microbatches are tried only as long as
+/// a shorter bubble makes the step faster.
 std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant(const UnplacedStrategy& offered) {
   const Strategy& strategy = offered.strategy;
   // Without optimizer state to share, a sharded optimizer only needs more memory.
@@ -86,10 +88,13 @@ std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant
   std::optional<Variant> fastest;
   const bool staged = strategy.stage_count() > 1 || !strategy.groups().empty();
   const auto kept = staged ? std::vector<std::string>() : layers_to_keep(context_.bind(strategy));
+  std::map<std::tuple<int, bool, Strategy::OptimizerState>, bool> known;
   const auto consider = [&](int microbatches, bool recompute, Strategy::OptimizerState update) {
+    const auto [found, fresh] = known.try_emplace({microbatches, recompute, update});
+    if (!fresh) return found->second;
     const Strategy changed = with_microbatches(strategy, microbatches).optimizer_state(update);
     auto variant = within_limit(recompute ? recomputing(changed, kept) : changed, quick);
-    const bool fits = variant.has_value();
+    const bool fits = found->second = variant.has_value();
     if (fits && (!fastest || variant->planned.cost.seconds < fastest->planned.cost.seconds))
       fastest = std::move(variant);
     return fits;
@@ -105,8 +110,10 @@ std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant
   for (int microbatches = strategy.microbatches(); microbatches <= most;
        microbatches = next_microbatches(microbatches, samples)) {
     const double before = fastest ? fastest->planned.cost.seconds : std::numeric_limits<double>::infinity();
-    either_update(microbatches, true);  // tried too, since recomputation does not always save memory
-    if (either_update(microbatches, false) && fastest->planned.cost.seconds >= before) break;
+    if (!either_update(microbatches, false))
+      either_update(microbatches, true);
+    else if (fastest->planned.cost.seconds >= before)
+      break;
   }
   return fastest;
 }

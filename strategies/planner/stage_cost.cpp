@@ -198,9 +198,9 @@ void StagePartitionCost::join_layers() {
     for (int& reader : sent.readers) reader = piece_of(reader);
     sent.readers.erase(std::unique(sent.readers.begin(), sent.readers.end()), sent.readers.end());
   }
-  sent_.erase(std::remove_if(sent_.begin(), sent_.end(),
-                             [](const Sent& sent) { return sent.readers.back() == sent.piece; }),
-              sent_.end());
+  sent_.erase(
+      std::remove_if(sent_.begin(), sent_.end(), [](const Sent& sent) { return sent.readers.back() == sent.piece; }),
+      sent_.end());
 }
 
 void StagePartitionCost::count_actions() {

@@ -32,8 +32,8 @@ void WeightUpdate::label(const Bucket& bucket, const char* role) {
 }
 
 void WeightUpdate::start(int layer) {
-  for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
-    if (plan_.buckets[b].last() == layer) start_bucket(b);
+  for (const Bucket& bucket : completed_by(plan_.buckets, layer))
+    start_bucket(static_cast<std::size_t>(&bucket - plan_.buckets.data()));
 }
 
 void WeightUpdate::start_bucket(std::size_t b) {

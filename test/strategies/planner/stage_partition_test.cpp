@@ -266,6 +266,29 @@ TEST(StagePartition, MovingBoundariesFindsTheBestPartition) {
   EXPECT_GT(3 * gained, all) << "gains over even groups";
 }
 
+// A transformer of so many blocks has more layers than are tried one by one.
+TEST(StagePartition, CutsLongModelsWhereLittleCrosses) {
+  const Model model =
+      builtin_model("gpt", {.transformer = {.layers = 30, .hidden = 16, .heads = 2, .sequence = 8, .vocabulary = 32}});
+  const auto layers = static_cast<int>(model.layers().size());
+  ASSERT_GT(layers, 256);
+  const auto after = [&](int block) { return model.find(fmt::format("block{}_add2", block)) + 1; };
+  for (const std::string kind : {"1f1b", "interleaved", "zb-v"}) {
+    const Strategy asked = in_stages(3, kind, 6);
+    const Strategy strategy = place_stages(model, asked, of_batch(12), default_machine(), {});
+    std::vector<int> ends = ends_of(model, strategy), blocks;
+    for (std::size_t g = 0; g + 1 < ends.size(); ++g) {
+      EXPECT_TRUE(model.layers()[static_cast<std::size_t>(ends[g]) - 1].name.find("_add") != std::string::npos)
+          << kind << ": " << strategy.print();
+      blocks.push_back(after(30 / static_cast<int>(ends.size()) * (static_cast<int>(g) + 1)));
+    }
+    blocks.push_back(layers);
+    EXPECT_LE(seconds(model, strategy, 12, default_machine()),
+              1.001 * seconds(model, with_stages(model, asked, blocks), 12, default_machine()))
+        << kind << ": equal numbers of blocks are faster than " << strategy.print();
+  }
+}
+
 TEST(StagePartition, SaysWhatDoesNotFit) {
   const Model model = two_convolutions();
   expect_error(

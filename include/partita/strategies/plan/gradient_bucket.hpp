@@ -3,6 +3,7 @@
 #include "partita/base/grid.hpp"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 namespace partita {
@@ -48,5 +49,11 @@ class BucketCap {
 /// have buckets of the same length, in which it lies at the same place. Only then do all transports sum gradients in
 /// the same order. `limit` is in bytes, `element` is the size of one element in bytes.
 std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element);
+
+/// Returns the buckets that a layer completes (Bucket::last). `all` are those of plan_buckets().
+inline std::span<const Bucket> completed_by(std::span<const Bucket> all, int layer) {
+  const auto found = std::ranges::equal_range(all, layer, std::ranges::greater(), &Bucket::last);
+  return {found.begin(), found.end()};
+}
 
 }  // namespace partita
