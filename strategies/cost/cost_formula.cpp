@@ -62,7 +62,7 @@ class CostFormula::Parts {
     return parts(priced, makespan, {makespan, {busy}});
   }
 
-  Cost cost(const Machine& machine, bool with_traffic) const {
+  Cost simulated(const Machine& machine) const {
     const Priced priced = price(machine, machine);
     Cost cost;
     cost.simulation = simulate(plan_.schedule, graph_, priced.times);
@@ -73,10 +73,14 @@ class CostFormula::Parts {
     cost.layers = layers_of(terms_.replicas.front(), priced);
     if (terms_.replicas.size() > 1) cost.second_layers = layers_of(terms_.replicas.back(), priced);
     cost.transfers = priced.replicas.front().transfers;
+    return cost;
+  }
+
+  Cost cost(const Machine& machine) const {
+    Cost cost = simulated(machine);
     std::call_once(fullest_once_, [&] { fullest_ = fullest_rank(plan_); });
     cost.memory = fullest_.memory;
     cost.memory_rank = fullest_.rank;
-    if (!with_traffic) return cost;
     std::call_once(traffic_once_, [&] { traffic_ = most_traffic(plan_); });
     cost.traffic = traffic_.traffic;
     cost.sent = traffic_.sent;
@@ -292,7 +296,7 @@ StepCost CostFormula::step(const Machine& machine, const Machine& between_stages
   return parts_->step(machine, between_stages);
 }
 
-Cost CostFormula::cost(const Machine& machine) const { return parts_->cost(machine, true); }
-Cost CostFormula::without_traffic(const Machine& machine) const { return parts_->cost(machine, false); }
+Cost CostFormula::cost(const Machine& machine) const { return parts_->cost(machine); }
+Cost CostFormula::simulated(const Machine& machine) const { return parts_->simulated(machine); }
 
 }  // namespace partita

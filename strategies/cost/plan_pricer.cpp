@@ -9,7 +9,7 @@ StepCost PlanPricer::step(const Plan& plan) { return formula(plan).step(machine_
 StepCost PlanPricer::step_at_least(const Plan& plan) { return formula(plan, Examined::first_and_inner).step(machine_); }
 
 Cost PlanPricer::cost(const Plan& plan) { return formula(plan).cost(machine_); }
-Cost PlanPricer::without_traffic(const Plan& plan) { return formula(plan).without_traffic(machine_); }
+Cost PlanPricer::simulated(const Plan& plan) { return formula(plan).simulated(machine_); }
 
 LayerCost PlanPricer::layer(const Plan& plan, int index, bool split) {
   return times_.empty() ? known_.of(plan, index, false, 0, split, Examined::representatives)

@@ -17,8 +17,8 @@ class PlanPricer {
   /// Returns what a step costs at least, in less time: of pieces not priced yet, only few ranks are examined.
   StepCost step_at_least(const Plan& plan);
   Cost cost(const Plan& plan);
-  /// The same without Cost::traffic and Cost::sent, in less time.
-  Cost without_traffic(const Plan& plan);
+  /// The same without Cost::memory, Cost::traffic and Cost::sent, in less time.
+  Cost simulated(const Plan& plan);
   /// Returns what a layer of the first replica costs for a microbatch of the larger size. `split`: the backward pass is
   /// split into two halves.
   LayerCost layer(const Plan& plan, int index, bool split);

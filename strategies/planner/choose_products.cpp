@@ -1,9 +1,8 @@
-#include "partita/strategies/planner/choose_products.hpp"
+#include "strategies/planner/choose_products.hpp"
 
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "strategies/cost/piece_cost.hpp"
-#include "strategies/cost/plan_pricer.hpp"
 #include "strategies/cost/worst_ranks.hpp"
 #include "strategies/declare/rule_values.hpp"
 #include "strategies/plan/bind.hpp"
@@ -147,15 +146,12 @@ std::vector<std::string> layouts_of_weights(const LayerPlan& layer) {
 /// Prices strategies, and keeps the fastest.
 class ProductSearch {
  public:
-  ProductSearch(const Model& model, Strategy strategy, const Workload& workload, const Machine& machine,
-                const KernelTimes& times, Index memory_limit)
-      : model_(model),
-        workload_(workload),
-        machine_(machine),
+  ProductSearch(const SearchContext& context, Strategy strategy, Index memory_limit)
+      : context_(context),
+        pricer_(*context.pricer),
         memory_limit_(memory_limit),
-        pricer_(machine, times),
         chosen_{std::move(strategy), {}},
-        plan_(bind(model, chosen_.strategy, workload, bound_)) {
+        plan_(context.bind(chosen_.strategy)) {
     set(pricer_.step(plan_));
   }
 
@@ -242,7 +238,7 @@ class ProductSearch {
       for (const Pass pass : microbatch_passes)
         computed += plan_.microbatches * most_saved(plan_.layers[i]) * cost_of(cost, pass).compute;
     }
-    const PieceCost price(plan_, machine_, pricer_.times(), split);
+    const PieceCost price(plan_, pricer_.machine(), pricer_.times(), split);
     for (const Bucket& bucket : plan_.buckets) {  // of a bucket, the share of these layers
       Index elements = 0;
       for (const auto& [layer, weight] : bucket.entries)
@@ -263,12 +259,13 @@ class ProductSearch {
         std::find_if(all.begin(), all.end(), [&](const auto& way) { return way.algorithm == algorithm; });
     if (found == all.end()) return true;  // beside other algorithms of the other products it may exist
     if (layer->weights.empty() && found->flops < all.front().flops) return true;
-    double latency = machine_.levels.front().latency.value, bandwidth = 0;
-    for (const Level& level : machine_.levels) {
+    const auto& levels = pricer_.machine().levels;
+    double latency = levels.front().latency.value, bandwidth = 0;
+    for (const Level& level : levels) {
       latency = std::min(latency, level.latency.value);
       bandwidth = std::max(bandwidth, level.bandwidth.value);
     }
-    const double bytes = found->words * static_cast<double>(size_of(workload_.dtype));
+    const double bytes = found->words * static_cast<double>(size_of(context_.workload.dtype));
     return found->messages * latency + bytes / bandwidth < communication_;
   }
 
@@ -278,7 +275,7 @@ class ProductSearch {
     for (const int i : kind.layers) strategy.layer(plan_.layers[i].name, rule, "chosen for the machine");
     Plan plan;
     try {
-      plan = bind(model_, strategy, workload_, bound_);
+      plan = context_.bind(strategy);
     } catch (const Error&) {  // this cannot run in these layouts
       return false;
     }
@@ -299,12 +296,9 @@ class ProductSearch {
     return true;
   }
 
-  const Model& model_;
-  const Workload& workload_;
-  const Machine& machine_;
+  const SearchContext& context_;
+  PlanPricer& pricer_;
   Index memory_limit_;
-  PlanPricer pricer_;
-  BindCache bound_;
   ChosenProducts chosen_;
   Plan plan_;
   std::optional<Index> held_;               // bytes; known once a choice must keep a limit
@@ -314,10 +308,15 @@ class ProductSearch {
 
 }  // namespace
 
-ChosenProducts choose_products(const Model& model, const Strategy& strategy, const Workload& workload,
-                               const Machine& machine, const KernelTimes& times, Index memory_limit, double below) {
+ChosenProducts choose_products(const SearchContext& context, const Strategy& strategy, Index memory_limit,
+                               double below) {
   if (strategy.ranks() == 1) return {strategy, {}};
-  return ProductSearch(model, strategy, workload, machine, times, memory_limit).best(below);
+  return ProductSearch(context, strategy, memory_limit).best(below);
+}
+
+ChosenProducts choose_products(const Model& model, const Strategy& strategy, const Workload& workload,
+                               const Machine& machine, const KernelTimes& times, Index memory_limit) {
+  return choose_products({model, workload, machine, times}, strategy, memory_limit);
 }
 
 }  // namespace partita

@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "strategies/plan/bind.hpp"
+#include "strategies/planner/choose_products.hpp"
 #include "strategies/planner/linear_partition.hpp"
 #include "strategies/planner/stage_search.hpp"
 
@@ -227,8 +228,7 @@ void GridSearch::offer_products() {
     if (context_.time_is_up()) return;
     const double best =
         best_.found().empty() ? std::numeric_limits<double>::infinity() : best_.found().front().cost.seconds;
-    auto [strategy, choices] = choose_products(context_.model, each.strategy, context_.workload, context_.machine,
-                                               context_.times, limit, best);
+    auto [strategy, choices] = choose_products(context_, each.strategy, limit, best);
     if (choices.empty()) continue;
     Cost cost = context_.pricer->cost(context_.bind(strategy));
     best_.replace(each.step.seconds, {std::move(strategy), std::move(cost), std::move(choices)});

@@ -3,6 +3,7 @@
 #include "partita/base/error.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "strategies/declare/rule_values.hpp"
+#include "strategies/planner/layer_classes.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -63,8 +64,7 @@ class Variants {
 
   /// Returns the layouts to try for a group.
   std::set<std::string> layouts(const LayoutGroup& group) const {
-    std::set<std::string> all;
-    for (const LayoutGroup& other : groups_) all.insert(fitting(group, other.layout));
+    std::set<std::string> all = others(group);
     for (int axis = 0; axis < strategy_.grid().axes(); ++axis) {
       if (strategy_.grid().extent(axis) == 1 || strategy_.grid().extent(axis) > longest_moved) continue;
       const std::string& name = strategy_.grid().name(axis);
@@ -75,9 +75,15 @@ class Variants {
       for (const char dim : std::string_view("NCDHWL"))
         if (has(group, dim)) all.insert(print_notation(sharded(rest, dim, name)));
     }
-    const auto mine = unordered(parse_notation(group.layout));
-    if (!group.derived)
-      std::erase_if(all, [&](const std::string& layout) { return unordered(parse_notation(layout)) == mine; });
+    erase_own(group, all);
+    return all;
+  }
+
+  /// Returns the layouts of other groups.
+  std::set<std::string> others(const LayoutGroup& group) const {
+    std::set<std::string> all;
+    for (const LayoutGroup& other : groups_) all.insert(fitting(group, other.layout));
+    erase_own(group, all);
     return all;
   }
 
@@ -117,6 +123,11 @@ class Variants {
   bool has(const LayoutGroup& group, char dim) const {
     return std::any_of(group.layers.begin(), group.layers.end(),
                        [&](std::size_t i) { return model_.shapes()[i].has(dim); });
+  }
+  static void erase_own(const LayoutGroup& group, std::set<std::string>& layouts) {
+    const auto mine = unordered(parse_notation(group.layout));
+    if (!group.derived)
+      std::erase_if(layouts, [&](const std::string& layout) { return unordered(parse_notation(layout)) == mine; });
   }
   std::string fitting(const LayoutGroup& group, const std::string& layout) const {
     return print_notation(fitting_words(layout, [&](char dim) { return has(group, dim); }));
@@ -165,6 +176,25 @@ LayoutAlternatives layout_alternatives(const SearchContext& context, const Strat
   }
   std::stable_sort(found.all.begin(), found.all.end(), faster);
   return found;
+}
+
+void move_classes(const SearchContext& context, Strategy strategy,
+                  const std::function<bool(const Strategy&, const Plan&)>& take) {
+  const LayerClasses classes(context.model);
+  for (int number = 0; number < static_cast<int>(classes.occurrences.size()) && !context.time_is_up(); ++number) {
+    const Variants variants(context.model, strategy);
+    for (LayoutGroup group : variants.groups()) {  // layers of a class may have several layouts
+      std::erase_if(group.layers, [&](std::size_t layer) { return classes.of_layer[layer] != number; });
+      if (group.layers.empty()) continue;
+      for (const std::string& layout : variants.others(group)) {
+        Strategy variant = variants.with(group, layout);
+        try {
+          if (take(variant, context.bind(variant))) strategy = std::move(variant);
+        } catch (const Error&) {  // some layer cannot run in this layout
+        }
+      }
+    }
+  }
 }
 
 }  // namespace partita

@@ -2,6 +2,7 @@
 
 #include "strategies/planner/search_context.hpp"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,5 +32,11 @@ struct LayoutAlternatives {
 
 /// Prices other layouts of a strategy, as layout_reasons() describes.
 LayoutAlternatives layout_alternatives(const SearchContext& context, const Strategy& strategy);
+
+/// Moves layers that are alike, one class after the other, to a layout that layers of another layout have: a linear
+/// layer that sums over ranks into rows, say, which the search does not see since it estimates layers whose inputs have
+/// their output's pattern. `take` is given each strategy that can run, and returns true if it replaces the one before.
+void move_classes(const SearchContext& context, Strategy strategy,
+                  const std::function<bool(const Strategy&, const Plan&)>& take);
 
 }  // namespace partita

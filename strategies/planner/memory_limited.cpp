@@ -2,6 +2,7 @@
 
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/memory.hpp"
+#include "strategies/cost/worst_ranks.hpp"
 #include "strategies/planner/candidate.hpp"
 #include "strategies/planner/checkpointing.hpp"
 
@@ -65,7 +66,7 @@ void MemoryLimitedSearch::offer(const UnplacedStrategy& offered) {
 }
 
 void MemoryLimitedSearch::replace(double before, Planned planned) {
-  if (!fits(planned)) return;
+  if (planned.cost.memory.total > limit_) return;
   const StrategyKind kind = kind_of(context_.model, planned.strategy);
   for (std::size_t i = found_.size(); i-- > 0;) {
     if (kinds_[i] != kind || !nearly_equal(before, found_[i].cost.seconds)) continue;
@@ -133,31 +134,48 @@ int MemoryLimitedSearch::most_microbatches(const UnplacedStrategy& offered) cons
 
 /// Returns nothing if the strategy does not fit the memory limit.
 std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::within_limit(const Strategy& unplaced, double effort) {
-  Planned one = estimated(unplaced, effort);
-  if (fits(one)) return Variant{unplaced, std::move(one)};
+  const Estimated& one = estimated(unplaced, effort);
+  if (one.cost) return Variant{unplaced, {one.strategy, *one.cost}};
   ++unfit_;
-  if (!smallest_ || one.cost.memory.total < smallest_->cost.memory.total) smallest_ = std::move(one);
+  if (!smallest_ || one.held < smallest_->held) smallest_ = one;
   return std::nullopt;
 }
 
 Planned MemoryLimitedSearch::thoroughly(Variant variant) {
   if (variant.unplaced.stage_count() == 1) return std::move(variant.planned);
-  Planned better = estimated(variant.unplaced, thorough);
-  return fits(better) && better.cost.seconds < variant.planned.cost.seconds ? better : std::move(variant.planned);
+  const Estimated& better = estimated(variant.unplaced, thorough);
+  if (!better.cost || better.cost->seconds >= variant.planned.cost.seconds) return std::move(variant.planned);
+  return {better.strategy, *better.cost};
 }
 
-Planned MemoryLimitedSearch::estimated(const Strategy& unplaced, double effort) {
-  const auto as_planned = [&](const Strategy& strategy) {
-    return Planned{strategy, context_.pricer->without_traffic(context_.bind(strategy))};
-  };
-  if (unplaced.stage_count() == 1) return as_planned(unplaced);
-  std::vector<Planned> tried;
+const MemoryLimitedSearch::Estimated& MemoryLimitedSearch::estimated(const Strategy& unplaced, double effort) {
+  const auto [found, fresh] = known_.try_emplace({unplaced.print(), effort});
+  if (fresh) found->second = estimate(unplaced, effort);
+  return found->second;
+}
+
+MemoryLimitedSearch::Estimated MemoryLimitedSearch::estimate(const Strategy& unplaced, double effort) const {
+  std::optional<Plan> plan;
+  FullestRank fullest;
   const auto held = [&](const Strategy& strategy) {
-    return tried.emplace_back(as_planned(strategy)).cost.memory.total;
+    plan = context_.bind(strategy);
+    fullest = fullest_rank(*plan);
+    return fullest.memory.total;
   };
-  partition_within_limit(bind_single_stage(context_, unplaced), unplaced, context_, limit_, effort, held);
-  const auto less = [](const Planned& a, const Planned& b) { return a.cost.memory.total < b.cost.memory.total; };
-  return *std::min_element(tried.begin(), tried.end(), less);
+  Estimated one;
+  if (unplaced.stage_count() == 1) {
+    one = {unplaced, held(unplaced), {}};
+  } else {
+    PlacedStages placed =
+        partition_within_limit(bind_single_stage(context_, unplaced), unplaced, context_, limit_, effort, held);
+    one = {std::move(placed.strategy), placed.held, {}};
+  }
+  if (one.held > limit_) return one;
+  if (fullest.memory.total != one.held) held(one.strategy);  // the last one tried was not the smallest
+  one.cost = context_.pricer->simulated(*plan);
+  one.cost->memory = fullest.memory;
+  one.cost->memory_rank = fullest.rank;
+  return one;
 }
 
 std::vector<KindTime> MemoryLimitedSearch::kinds_found() const {

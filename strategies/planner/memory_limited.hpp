@@ -7,7 +7,10 @@
 #include "strategies/planner/stage_search.hpp"
 #include "strategies/planner/strategy_kind.hpp"
 
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 
 namespace partita {
 
@@ -72,8 +75,14 @@ class MemoryLimitedSearch {
   int most_microbatches(const UnplacedStrategy& offered) const;
   std::optional<Variant> within_limit(const Strategy& unplaced, double effort);
   Planned thoroughly(Variant variant);
-  Planned estimated(const Strategy& unplaced, double effort);
-  bool fits(const Planned& planned) const { return planned.cost.memory.total <= limit_; }
+  /// A strategy with placed stages. It has a price if it fits.
+  struct Estimated {
+    Strategy strategy;
+    Index held = 0;
+    std::optional<Cost> cost;
+  };
+  const Estimated& estimated(const Strategy& unplaced, double effort);
+  Estimated estimate(const Strategy& unplaced, double effort) const;
   bool full() const { return found_.size() == static_cast<std::size_t>(options_.best); }
   std::vector<KindTime> kinds_found() const;
   void keep(Planned planned);
@@ -85,8 +94,9 @@ class MemoryLimitedSearch {
   bool limited_ = false;  // some strategy exceeded the limit as offered
   int unfit_ = 0;
   std::vector<Planned> found_, displaced_;
-  std::vector<StrategyKind> kinds_;  // of found_
-  std::optional<Planned> smallest_;  // the strategy with the least memory among those that did not fit
+  std::vector<StrategyKind> kinds_;    // of found_
+  std::optional<Estimated> smallest_;  // the strategy with the least memory among those that did not fit
+  std::map<std::pair<std::string, double>, Estimated> known_;  // by strategy and effort
 };
 
 }  // namespace partita

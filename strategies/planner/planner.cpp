@@ -4,6 +4,7 @@
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/planner/stage_partition.hpp"
 #include "src/model/operators.hpp"
+#include "strategies/planner/choose_products.hpp"
 #include "strategies/planner/grid_search.hpp"
 #include "strategies/planner/layout_alternatives.hpp"
 #include "strategies/planner/short_rules.hpp"
@@ -42,6 +43,20 @@ std::optional<Planned> better(const Planned& planned, const SearchContext& conte
   return std::nullopt;
 }
 
+/// Moves layers that are alike to other layouts of the strategy, as long as it stays of its kind and within the limit.
+void move_classes(Planned& planned, const SearchContext& context, Index limit) {
+  const StrategyKind kind = kind_of(context.model, planned.strategy);
+  move_classes(context, planned.strategy, [&](const Strategy& other, const Plan& plan) {
+    const double most = planned.cost.seconds * (1 - least_saving_of_plan);
+    if (kind_of(context.model, other) != kind || context.pricer->step_at_least(plan).seconds >= most) return false;
+    Cost cost = context.pricer->cost(plan);
+    if (cost.seconds >= most || cost.memory.total > limit) return false;
+    planned = {other, std::move(cost), std::move(planned.choices)};
+    return true;
+  });
+  planned.strategy = with_short_rules(context.model, planned.strategy);
+}
+
 /// Lets ranks share the update of weights, or each do all of it, if that is faster and fits.
 void choose_update(Planned& planned, const SearchContext& context, Index limit) {
   using enum Strategy::OptimizerState;
@@ -55,8 +70,7 @@ void choose_update(Planned& planned, const SearchContext& context, Index limit) 
 
 /// Adds the products and layouts of weights that are fastest on the machine.
 void add_products(Planned& planned, const SearchContext& context, Index limit) {
-  auto [strategy, choices] =
-      choose_products(context.model, planned.strategy, context.workload, context.machine, context.times, limit);
+  auto [strategy, choices] = choose_products(context, planned.strategy, limit);
   if (choices.empty()) return;
   planned.strategy = with_short_rules(context.model, strategy);
   planned.cost = context.pricer->cost(context.bind(planned.strategy));
@@ -119,6 +133,7 @@ bool improve(Planned& planned, const SearchContext& context, Index limit) {
     next->choices = std::move(planned.choices);
     planned = std::move(*next);
   }
+  move_classes(planned, context, limit);
   add_products(planned, context, limit);
   choose_update(planned, context, limit);  // again: products may leave other weights to update
   return true;

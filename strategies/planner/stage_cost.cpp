@@ -239,11 +239,15 @@ Index StagePartitionCost::bytes(int group, int first, int end) const {
          difference(recomputed_, first, end);
 }
 
-Index StagePartitionCost::bytes(const std::vector<int>& ends) const {
+Index StagePartitionCost::bytes(const std::vector<int>& ends, bool with_recomputed) const {
   Index most = 0;
   for (const auto& counts : counts_) {
     Index all = 0;
-    for (const auto& [g, count] : counts) all += bytes(static_cast<int>(g), g == 0 ? 0 : ends[g - 1], ends[g]);
+    for (const auto& [g, count] : counts) {
+      const int first = g == 0 ? 0 : ends[g - 1];
+      all += bytes(static_cast<int>(g), first, ends[g]);
+      if (!with_recomputed) all -= difference(recomputed_, first, ends[g]);
+    }
     most = std::max(most, all);
   }
   return most;

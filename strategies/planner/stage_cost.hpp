@@ -38,8 +38,8 @@ class StagePartitionCost {
   /// gradients and optimizer state, and the activations of as many microbatches as the schedule has in flight in this
   /// group.
   Index bytes(int group, int first, int end) const;
-  /// Bytes of all groups of a stage, on the stage that holds most.
-  Index bytes(const std::vector<int>& ends) const;
+  /// Bytes of all groups of a stage, on the stage that holds most; with or without what recomputed layers hold.
+  Index bytes(const std::vector<int>& ends, bool with_recomputed = true) const;
   /// Seconds per step of the stage with the most work: a lower bound for every order of actions.
   double work(const std::vector<int>& ends) const;
   /// Seconds per step: simulates the schedule with its transfers, gradient sums and optimizer updates.
@@ -92,7 +92,7 @@ class StagePartitionCost {
   std::vector<Boundary> boundaries_;       // by the links between stages
   std::vector<std::vector<int>> between_;  // by pair of stages: index into boundaries_
   double bandwidth_ = 1;                   // between the two replicas of a rank that are farthest apart
-  std::vector<int> begins_;                                      // by piece: its first layer; then the number of layers
+  std::vector<int> begins_;                // by piece: its first layer; then the number of layers
   std::vector<double> forward_, data_, filter_, reduce_, step_;  // prefix sums over pieces, in seconds
   // Prefix sums over pieces, in bytes: held for the whole step; held per microbatch in flight; held by recomputed
   // layers of the one microbatch that is being recomputed.

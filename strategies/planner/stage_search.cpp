@@ -261,8 +261,8 @@ FoundPartition search_partition(StagePartitionCost& price, Index limit, double m
           other.score.better_than(best->score))
         best = std::move(other);
   }
-  const Index held = price.bytes(best->ends);
-  return {std::move(best->ends), held};
+  const Index held = price.bytes(best->ends), least = price.bytes(best->ends, false);
+  return {std::move(best->ends), held, least};
 }
 
 Plan bind_single_stage(const SearchContext& context, const Strategy& strategy) {
@@ -285,17 +285,22 @@ PlacedStages partition_stages(const Plan& single_stage, const Strategy& strategy
                            context.bound->schedules);
   FoundPartition found = search_partition(price, limit, effort, effort);
   for (int& end : found.ends) end = price.layer_of(end);
-  return {with_ends(strategy, names, found.ends), found.held};
+  return {with_ends(strategy, names, found.ends), found.held, found.least};
 }
 
 PlacedStages partition_within_limit(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
                                     Index limit, double effort, const std::function<Index(const Strategy&)>& held) {
-  constexpr int most = 4;  // maximum number of tries
+  constexpr int most = 4;        // maximum number of tries
+  constexpr double far = 1.125;  // what is counted may be a little more than what is held
   std::optional<PlacedStages> least;
   Index aim = limit;
   int tries = 0;
   do {
     PlacedStages next = partition_stages(single_stage, strategy, context, aim, effort);
+    if (static_cast<double>(next.least) > far * static_cast<double>(limit)) {
+      if (!least) least = std::move(next);
+      break;
+    }
     const Index counted = next.held;
     const Index now = next.held = held(next.strategy);
     if (!least || now < least->held) least = std::move(next);

@@ -14,6 +14,7 @@ inline constexpr double affordable = 1 << 22;
 struct FoundPartition {
   std::vector<int> ends;  ///< the pieces at which groups end
   Index held = 0;         ///< bytes on the fullest rank, as StagePartitionCost counts them
+  Index least = 0;        ///< the same without what layers hold that are computed again
 };
 
 /// Returns the stage partition with the shortest makespan on ranks that hold at most `limit` bytes (0: no limit); among
@@ -35,7 +36,7 @@ Plan bind_single_stage(const SearchContext& context, const Strategy& strategy);
 /// A strategy with placed stages, and the bytes that the fullest rank holds.
 struct PlacedStages {
   Strategy strategy;
-  Index held = 0;
+  Index held = 0, least = 0;  ///< as FoundPartition has them
 };
 /// As place_stages_nearest(), for a strategy with several stages whose boundaries are not chosen. `single_stage` comes
 /// from bind_single_stage(). `effort` is the number of actions that the search may simulate. The returned bytes are
@@ -44,7 +45,8 @@ PlacedStages partition_stages(const Plan& single_stage, const Strategy& strategy
                               Index limit, double effort);
 
 /// As partition_stages(), but the bytes are those that the stages really hold, which `held` returns for a strategy. If
-/// they exceed the limit, the search is repeated a few times with a lower limit.
+/// they exceed the limit, the search is repeated a few times with a lower limit. `held` is not asked for a strategy
+/// whose counted bytes alone exceed the limit by far.
 PlacedStages partition_within_limit(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
                                     Index limit, double effort, const std::function<Index(const Strategy&)>& held);
 

@@ -321,7 +321,7 @@ TEST(Planner, StrategiesDifferInKind) {
     ASSERT_EQ(two.size(), 2U);
     EXPECT_LE(two[1].cost.seconds, of_interest * two[0].cost.seconds) << two[1].strategy.print();
     EXPECT_EQ(kind_of(model, two[0].strategy) == kind_of(model, two[1].strategy), alike) << batch;
-    EXPECT_GE(twelve.size(), 10U) << "12, less those that became equal";
+    EXPECT_GE(twelve.size(), 8U) << "12, less those that became equal";
     std::set<std::string> texts;
     std::map<StrategyKind, double> least;
     for (const Planned& each : twelve) {

@@ -31,8 +31,8 @@ class CostFormula {
   /// Returns the cost with its details, as estimate() does, and throws as step() does. Memory and traffic do not depend
   /// on the machine's constants; the first call computes them.
   Cost cost(const Machine& machine) const;
-  /// The same without Cost::traffic and Cost::sent, in less time.
-  Cost without_traffic(const Machine& machine) const;
+  /// The same without Cost::memory, Cost::traffic and Cost::sent, in less time.
+  Cost simulated(const Machine& machine) const;
 
  private:
   friend class PlanPricer;

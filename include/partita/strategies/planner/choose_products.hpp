@@ -2,7 +2,6 @@
 
 #include "partita/strategies/cost/estimate.hpp"
 
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -32,13 +31,12 @@ struct ChosenProducts {
 ///                  no sum. Of a convolution, only the axes that cut channels.
 ///     algorithms   of y, dx and dw, for the layout that bind() would choose and for the fastest of these; of attention
 ///
-/// With a memory limit in bytes, no choice makes a rank exceed it. Nothing is chosen if the step would take `below`
-/// seconds or more even if the products, redistributions and gradient sums of these layers took no time. Given the
-/// strategy that it returns, the function chooses nothing more. The result is the same on every rank. Throws Error as
-/// bind() and estimate() do.
+/// With a memory limit in bytes, no choice makes a rank exceed it. Given the strategy that it
+/// returns, the function chooses nothing more. The result is the same on every rank. Throws Error as bind() and
+/// estimate() do.
 /// @pre Stage boundaries are placed (place_stages).
 ChosenProducts choose_products(const Model& model, const Strategy& strategy, const Workload& workload,
-                               const Machine& machine, const KernelTimes& times = KernelTimes(), Index memory_limit = 0,
-                               double below = std::numeric_limits<double>::infinity());
+                               const Machine& machine, const KernelTimes& times = KernelTimes(),
+                               Index memory_limit = 0);
 
 }  // namespace partita

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "partita/strategies/planner/choose_products.hpp"
+#include "strategies/planner/search_context.hpp"
+
+#include <limits>
+
+namespace partita {
+
+/// Does what the public choose_products() does, with what the search has made before. Nothing is chosen if the step
+/// would take `below` seconds or more even if the products, redistributions and gradient sums of the open layers took
+/// no time.
+ChosenProducts choose_products(const SearchContext& context, const Strategy& strategy, Index memory_limit,
+                               double below = std::numeric_limits<double>::infinity());
+
+}  // namespace partita
