@@ -1,8 +1,8 @@
 #!/bin/bash
 # Compares outputs and gradients of 500 random layers of images and 500 of sequences with PyTorch, exchanges schedules
-# with it and compares the loss of 200 steps. Then trains the same networks with Partita, PyTorch and JAX in turns.
-# Prints one JSON object per line.
-#   bash bench/peers/run.sh [MODEL...]    models: fashion-cnn resnet50 mesh-tangling unet3d gpt vit
+# with it and compares the loss of 200 steps. Then trains the same networks with Partita, PyTorch and JAX in turns, and
+# times attention alone. Prints one JSON object per line.
+#   bash bench/peers/run.sh [MODEL...]    models: fashion-cnn resnet50 mesh-tangling unet3d gpt vit attention
 # Installs PyTorch and JAX into build/peers (a virtual environment of several gigabytes) if they are missing.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -13,15 +13,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <functional>
-#include <future>
 #include <map>
 #include <string>
 #include <unordered_map>
 
-/// From libgomp, the OpenMP runtime that libdnnl uses. It is declared here because clang's <omp.h> belongs to another
-/// runtime.
+// From libgomp, the OpenMP runtime that libdnnl uses. They are declared here because clang's <omp.h> belongs to another
+// runtime.
 extern "C" void omp_set_num_threads(int);
+/// Calls run(data) on so many threads at once, of which the calling one is the first. The others wait between calls.
+extern "C" void GOMP_parallel(void (*run)(void*), void* data, unsigned threads, unsigned flags);
 
 namespace partita {
 
@@ -178,18 +180,34 @@ class OneDnnBackend : public ReferenceBackend {
  protected:
   void in_parallel(Index count, const std::function<void(Backend& products, Index i)>& work) override {
     while (helpers_.size() < static_cast<std::size_t>(threads_)) helpers_.push_back(std::make_unique<OneDnnBackend>(1));
-    std::atomic<Index> next = 0;
-    const auto take = [&](OneDnnBackend& products) {
-      for (Index i = next++; i < count; i = next++) work(products, i);
-    };
-    std::vector<std::future<void>> others;
-    for (std::size_t t = 1; t < helpers_.size(); ++t)
-      if (static_cast<Index>(t) < count) others.push_back(std::async(std::launch::async, take, std::ref(*helpers_[t])));
-    take(*helpers_[0]);
-    for (auto& each : others) each.get();
+    Shared shared{count, work, helpers_, std::vector<std::exception_ptr>(helpers_.size())};
+    const auto threads = static_cast<unsigned>(std::min<Index>(threads_, count));
+    if (threads == 1) shared.take(0);
+    if (threads > 1) GOMP_parallel([](void* all) { static_cast<Shared*>(all)->take(); }, &shared, threads, 0);
+    for (const auto& error : shared.errors)
+      if (error) std::rethrow_exception(error);
   }
 
  private:
+  /// Work that threads share: each takes the next part when it is done with one.
+  struct Shared {
+    Index count;
+    const std::function<void(Backend&, Index)>& work;
+    const std::vector<std::unique_ptr<OneDnnBackend>>& helpers;
+    std::vector<std::exception_ptr> errors;  // of each thread
+    std::atomic<Index> next = 0;
+    std::atomic<std::size_t> started = 0;
+
+    void take() { take(started++); }
+    void take(std::size_t thread) {
+      try {
+        for (Index i = next++; i < count; i = next++) work(*helpers[thread], i);
+      } catch (...) {
+        errors[thread] = std::current_exception();  // none may leave a thread of libgomp
+      }
+    }
+  };
+
   ConvGeometry prepare(std::span<const Window> windows, const Tensor& x, const Tensor& w, const Tensor& y) const {
     check(x.dtype());
     omp_set_num_threads(threads_);
