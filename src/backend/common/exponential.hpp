@@ -44,7 +44,8 @@ PARTITA_HOST_DEVICE inline float normal_below(float x) {
 #ifdef __CUDA_ARCH__
   return erfcf(-x / std::numbers::sqrt2_v<float>) / 2;
 #else
-  const float z = (x < 0 ? -x : x) / std::numbers::sqrt2_v<float>, t = 1 / (1 + z / 2);
+  constexpr float quarter_root = 0.35355339F;  // sqrt(2) / 4
+  const float t = 1 / (1 + std::abs(x) * quarter_root);
   float p = 0.17087277F;
   p = p * t - 0.82215223F;
   p = p * t + 1.48851587F;
@@ -55,7 +56,7 @@ PARTITA_HOST_DEVICE inline float normal_below(float x) {
   p = p * t + 0.37409196F;
   p = p * t + 1.00002368F;
   p = p * t - 1.26551223F;
-  const float half = t * exponential(p - z * z) / 2;
+  const float half = t * exponential(p - x * x / 2) / 2;
   return x > 0 ? 1 - half : half;
 #endif
 }
