@@ -127,9 +127,21 @@ def rates(results):
 def differences(results):
     rows = [[*key, sum(r["cases"] for r in group), sum(r["partitioned"] for r in group),
              f"{max(r['largest_difference'] for r in group):.1e}"]
-            for key, group in grouped([r for r in results if "largest_difference" in r], lambda r: (r["subject"], opponent(r)))]
+            for key, group in grouped([r for r in results if "largest_difference" in r and "cases" in r],
+                                      lambda r: (r["subject"], opponent(r)))]
     return table("Differences", "Outputs and gradients of random layers, compared with another framework's in f64.",
                  ["subject", "against", "machine", "date", "cases", "of them partitioned", "largest difference"], rows)
+
+
+def curves(results):
+    rows = [[*key, r["steps"], f"{r['first_loss']:.2f}", f"{r['last_loss']:.2f}", f"{r['largest_difference']:.1e}",
+             f"{r['largest_norm_difference']:.1e}"]
+            for key, group in grouped([r for r in results if r["subject"] == "curve"], lambda r: (r["case"], opponent(r)))
+            for r in group]
+    return table("Curves", "Training from the same weights, on the same data in the same order. The differences are relative to the other\n"
+                 "framework's loss and norm of the gradients, and the largest of all steps.",
+                 ["model", "against", "machine", "date", "steps", "first loss", "last loss", "difference of the loss",
+                  "difference of the norm"], rows)
 
 
 def exchanges(results):
@@ -167,7 +179,7 @@ def readme(text):
 def summary(folder=RESULTS):
     """The whole page."""
     results = read(folder)
-    return INTRODUCTION + "".join(part(results) for part in (times, predictions, rates, differences, exchanges))
+    return INTRODUCTION + "".join(part(results) for part in (times, predictions, rates, differences, curves, exchanges))
 
 
 if __name__ == "__main__":

@@ -400,6 +400,62 @@ TEST(Gemm, IsTheNaiveLoops) {
   }
 }
 
+/// y = f(op(A) op(B) + bias)
+void check_fused_gemm(Generator& random, Backend& backend) {
+  const Index m = random.draw(0, 23), n = random.draw(0, 23), k = random.draw(0, 23);
+  const bool ta = random.one_in(3), tb = !random.one_in(3), relu = random.one_in(2);
+  const Matrix a(random, DType::f32, ta ? k : m, ta ? m : k), b(random, DType::f32, tb ? n : k, tb ? k : n);
+  const Tensor bias = random.one_in(3) ? Tensor() : random.tensor(DType::f32, "F", Box(Shape{{'F', n}})),
+               y = random.tensor(DType::f32, "NC", Box(Shape{{'N', m}, {'C', n}}));
+  Epilogue epilogue(bias);
+  if (relu) epilogue.activation = Activation{.kind = Activation::Kind::relu};
+  backend.fused_gemm(ta, tb, m, n, k, a.data.data(), a.data.stride(0), b.data.data(), b.data.stride(0), epilogue, y,
+                     {});
+  for (Index i = 0; i < m; ++i)
+    for (Index j = 0; j < n; ++j) {
+      double want = bias ? bias.get(j) : 0;
+      for (Index l = 0; l < k; ++l) want += a.at(ta, i, l) * b.at(tb, l, j);
+      ASSERT_NEAR(y.at({i, j}), relu ? std::max(want, 0.0) : want, 1e-5)
+          << m << " " << n << " " << k << " " << ta << tb << " " << static_cast<bool>(bias);
+    }
+}
+
+TEST(Gemm, AddsABiasAndAppliesAFunction) {
+  std::vector<std::unique_ptr<Backend>> backends = test::all_types();
+  if (!onednn_version().empty())
+    for (const int threads : {1, 3}) backends.push_back(make_onednn_backend(threads));
+  for (const auto& backend : backends) {
+    SCOPED_TRACE(backend->name());
+    Generator random(4);
+    for (int i = 0; i < 200; ++i) check_fused_gemm(random, *backend);
+  }
+}
+
+/// With factors of 1, oneDNN multiplies by another function, and by yet another one if the rows of A are far apart.
+TEST(Gemm, EveryFunctionOfOneDnnMultiplies) {
+  if (onednn_version().empty()) GTEST_SKIP() << "this build lacks oneDNN";
+  for (const int threads : {1, 3}) {
+    const auto backend = make_onednn_backend(threads);
+    Generator random(5);
+    for (int i = 0; i < 200; ++i) {
+      const Index m = random.draw(1, 23), n = random.draw(1, 23), k = random.draw(1, 23);
+      const bool ta = random.one_in(2), tb = random.one_in(2), adds = random.one_in(2);
+      const Index beyond = random.one_in(2) ? 1024 : 0;
+      const Matrix a(random, DType::f32, ta ? k : m, (ta ? m : k) + beyond),
+          b(random, DType::f32, tb ? n : k, tb ? k : n), c(random, DType::f32, m, n);
+      const Tensor before = extract(c.data, c.data.box(), MemoryClass::workspace, {});
+      backend->gemm(DType::f32, ta, tb, m, n, k, 1, a.data.data(), a.data.stride(0), b.data.data(), b.data.stride(0),
+                    adds ? 1 : 0, c.data.data(), c.data.stride(0), {});
+      for (Index row = 0; row < m; ++row)
+        for (Index column = 0; column < n; ++column) {
+          double want = adds ? before.at({row, column}) : 0;
+          for (Index l = 0; l < k; ++l) want += a.at(ta, row, l) * b.at(tb, l, column);
+          ASSERT_NEAR(c.data.at({row, column}), want, 1e-5) << m << " " << n << " " << k << " " << ta << tb << beyond;
+        }
+    }
+  }
+}
+
 TEST(Factory, NamesWhatThereIs) {
   EXPECT_EQ(make_backend("reference", DType::bf16, 1)->name(), "reference");
   EXPECT_EQ(make_backend("auto", DType::f64, 1)->name(), "reference");
