@@ -19,12 +19,13 @@ struct Case {
   const char* name;
   const char* model;
   Index batch;
-  const char* grid;     ///< {} stands for the number of ranks
-  const char* layout;   ///< layout of every layer's output
-  double budget;        ///< seconds
-  bool apart = false;   ///< ranks do not communicate
-  bool heads = false;   ///< pairs of a transformer's linear layers are cut over the axis t
-  ModelSize size = {};  ///< of the model
+  const char* grid;      ///< {} stands for the number of ranks
+  const char* layout;    ///< layout of every layer's output
+  double budget;         ///< seconds
+  bool apart = false;    ///< ranks do not communicate
+  bool heads = false;    ///< pairs of a transformer's linear layers are cut over the axis t
+  ModelSize size = {};   ///< of the model
+  bool sharded = false;  ///< ranks share the update
 };
 
 const ModelSize small_vit{.extent = 64, .classes = 10, .transformer = {.patch = 8}};
@@ -40,12 +41,14 @@ const Case cases[]{
     {"gpt-sample-batch8", "gpt", 8, "data={}", "N@data", 20},
     {"gpt-heads-batch8", "gpt", 8, "t={}", "", 20, false, true},
     {"vit-sample-batch16", "vit", 16, "data={}", "N@data", 20, false, false, small_vit},
+    {"vit-sample-sharded-batch16", "vit", 16, "data={}", "N@data", 20, false, false, small_vit, true},
 };
 
 /// The strategy of a case on so many ranks.
 Strategy strategy_of(const Case& c, int ranks) {
   Strategy strategy(fmt::format(fmt::runtime(c.grid), ranks));
   strategy.layer("*", {.output = c.layout});
+  if (c.sharded) strategy.optimizer_state(Strategy::OptimizerState::sharded);
   if (!c.heads) return strategy;
   // As examples/strategies/gpt-columns-rows.toml.
   strategy.layer("embedding", {.weights = "V@t"});

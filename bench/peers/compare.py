@@ -19,7 +19,7 @@ MODELS = {"fashion-cnn": ("fashion-cnn-sample-batch128", 5, "3", ["threads", "dd
           "mesh-tangling": ("mesh-tangling-spatial-batch1", 2, "10", ["threads"], ["2"]),
           "unet3d": ("unet3d-spatial-batch1", 2, "10", ["threads"], ["2"]),
           "gpt": ("gpt-sample-batch8", 5, "5", ["threads", "ddp"], []),
-          "vit": ("vit-sample-batch16", 5, "5", ["threads", "ddp"], [])}
+          "vit": ("vit-sample-sharded-batch16", 5, "5", ["threads", "ddp"], [])}
 ATTENTION = [(places, mask) for mask in ("causal", "full") for places in ("512", "1024", "2048", "4096")]
 FORMS = {"gpt": ["first"]}  # tokens have no channels; else both forms of memory
 
