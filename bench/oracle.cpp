@@ -225,7 +225,8 @@ Batch draw_batch(const Case& c, const Executor& executor, std::uint64_t seed, Fo
   for (int i = 0; i < std::ssize(executor.inputs()); ++i) {
     const LayerPlan& input = plan.layers[executor.inputs()[i]];
     const bool tokens = input.op->integers();
-    const Index vocabulary = tokens ? c.described["vocabulary"].get<Index>() : 0;
+    const char* numbers = input.name == "segments" ? "numbers of segments" : "vocabulary";
+    const Index vocabulary = tokens ? c.described[numbers].get<Index>() : 0;
     const Tensor& images =
         batch.images.emplace_back(tokens ? DType::i32 : DType::f64, input->shape.names(), executor.images(0, i));
     fill(images, input->shape,

@@ -51,7 +51,13 @@ def attention(case, x):
     of_group = by_head.shape[2] - 2
     every = lambda t: t.expand(-1, -1, of_group, -1, -1).flatten(1, 2)
     queries, keys, values = by_head[:, :, :-2].flatten(1, 2), every(by_head[:, :, -2:-1]), every(by_head[:, :, -1:])
-    y = F.scaled_dot_product_attention(queries, keys, values, is_causal=case["causal"])
+    seen = torch.ones(x.shape[2], x.shape[2], dtype=torch.bool)
+    if case["causal"]:
+        seen = seen.tril()
+    if "segments" in case:
+        numbers = torch.tensor(case["segments"]).reshape(x.shape[0], 1, -1)
+        seen = seen & (numbers[..., :, None] == numbers[..., None, :])
+    y = F.scaled_dot_product_attention(queries, keys, values, attn_mask=seen)
     return y.transpose(2, 3).flatten(1, 2)
 
 

@@ -18,7 +18,7 @@ namespace {
 /// the dx of the layer under test.
 class Draw {
  public:
-  explicit Draw(std::uint64_t seed) : random_(seed) {}
+  explicit Draw(std::uint64_t seed) : random_(seed), segments_(seed % 3 == 1) {}
 
   OracleCase operator()() {
     c_.batch = between(1, 3);
@@ -140,7 +140,11 @@ class Draw {
     c_.described["causal"] = causal;
     Value t = first(draw_heads(turned ? 2 : 1));
     if (turned) t = c_.model.rotary("turned", t, draw_rotary());
-    return c_.model.attention("layer", t, {.heads = heads_, .groups = groups_, .causal = causal});
+    const Attention attention{.heads = heads_, .groups = groups_, .causal = causal};
+    if (!segments_) return c_.model.attention("layer", t, attention);
+    c_.described["numbers of segments"] = between(1, 4);
+    const Value segments = c_.model.input("segments", {.length = length_, .tokens = true});
+    return c_.model.attention("layer", t, segments, attention);
   }
 
   /// Experts of one linear layer each, and often an activation.
@@ -255,6 +259,7 @@ class Draw {
                                                                       {"experts", &Draw::experts}}};
 
   std::mt19937_64 random_;
+  bool segments_;  // of attention
   OracleCase c_;
   std::string kind_;
   Index length_ = 1;

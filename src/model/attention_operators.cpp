@@ -39,7 +39,8 @@ OperatorLayouts RotaryOperator::layouts(const LayoutRequest& request) const {
 }
 
 std::string AttentionOperator::describe() const {
-  return fmt::format("{} heads {} groups{}{}", attention_.heads, attention_.groups, attention_.causal ? " causal" : "",
+  return fmt::format("{} heads {} groups{}{}{}", attention_.heads, attention_.groups,
+                     attention_.causal ? " causal" : "", segments_ ? " segments" : "",
                      form_ == Form::continued ? " continued"
                      : whole()                ? " whole"
                                               : "");
@@ -48,11 +49,14 @@ std::string AttentionOperator::describe() const {
 Shape AttentionOperator::output(std::span<const Shape> inputs) const {
   check_places(inputs[0], kind());
   const HeadGroups all = heads(inputs[0]);
+  if (segments_ && !(inputs[1] == with_channels(inputs[0], 1)))
+    fail("its segments are {} for the sequence {}; give one number for each place, {}", inputs[1].print(),
+         inputs[0].print(), with_channels(inputs[0], 1).print());
   return with_channels(inputs[0], all.groups * all.in_group * all.dim);
 }
 
 std::shared_ptr<const Operator> AttentionOperator::running(Algorithm chosen) const {
-  return chosen == Algorithm::whole ? std::make_shared<AttentionOperator>(attention_, Form::whole) : nullptr;
+  return chosen == Algorithm::whole ? std::make_shared<AttentionOperator>(attention_, segments_, Form::whole) : nullptr;
 }
 
 // y[N@a C@c L@b] = attention of x[N@a C@c L@b], if each shard of C holds whole groups; else C is whole.
@@ -108,11 +112,22 @@ Alternative AttentionOperator::cost(const OperatorLayouts& way, const LayoutRequ
   return cost;
 }
 
+OperatorLayouts AttentionOperator::layouts(const LayoutRequest& request) const {
+  OperatorLayouts layouts = of_x(request);
+  if (!segments_) return layouts;
+  const Layout& x = layouts.x[0];
+  const Layout segments =
+      x.onto(request.arriving[1].shape()).with(x.shape().find('C'), {}).with(x.shape().find('L'), {});
+  layouts.x.push_back(segments);
+  layouts.dx.push_back(segments);  // nothing computes it
+  return layouts;
+}
+
 // Where the output's places are cut, either their axes cut groups instead, after an all-to-all (Jacobs et al.,
 // "DeepSpeed Ulysses", 2023), which takes enough groups; or keys and values travel around a ring. Where keys and values
 // are kept, each rank has all places of its groups, or of all groups if there are too few. Whole attention needs all
 // places of its groups too.
-OperatorLayouts AttentionOperator::layouts(const LayoutRequest& request) const {
+OperatorLayouts AttentionOperator::of_x(const LayoutRequest& request) const {
   refuse_partial(request.output);
   const Layout x = basis(request);
   const Shape& output = request.output.shape();

@@ -35,7 +35,9 @@ class RotaryOperator final : public ElementwiseOperator {
   Rotary rotary_;
 };
 
-/// y[N F L] = softmax(q k' / sqrt(dim)) v for each head, with q, k and v in x[N C L] (Vaswani et al. 2017).
+/// y[N F L] = softmax(q k' / sqrt(dim)) v for each head, with q, k and v in x[N C L] (Vaswani et al. 2017). With
+/// segments[N 1 L] as second input, a place sees those of its own segment. Every rank has the segments of all places of
+/// its samples.
 class AttentionOperator final : public Operator {
  public:
   enum class Form : std::uint8_t {
@@ -44,12 +46,15 @@ class AttentionOperator final : public Operator {
     continued,  ///< in blocks; keys and values of places before those of x are kept, so each rank has all places of its
                 ///< groups
   };
-  explicit AttentionOperator(const Attention& attention, Form form = Form::blocks)
-      : attention_(attention), form_(form) {}
-  AttentionOperator continued() const { return AttentionOperator(attention_, Form::continued); }
+  explicit AttentionOperator(const Attention& attention, bool segments = false, Form form = Form::blocks)
+      : attention_(attention), segments_(segments), form_(form) {}
+  /// Of one segment.
+  AttentionOperator continued() const { return AttentionOperator(attention_, false, Form::continued); }
   std::shared_ptr<const Operator> running(Algorithm chosen) const override;
   std::string_view kind() const override { return "attention"; }
   std::string describe() const override;
+  int inputs() const override { return segments_ ? 2 : 1; }
+  bool reads_integers(int input) const override { return input == 1; }
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<Algorithm> algorithms() const override {
     return {Algorithm::all_to_all, Algorithm::ring, Algorithm::whole};
@@ -76,10 +81,12 @@ class AttentionOperator final : public Operator {
   bool whole() const { return form_ == Form::whole; }
 
  private:
+  OperatorLayouts of_x(const LayoutRequest& request) const;
   OperatorLayouts around_ring(const Layout& x, const Shape& output) const;
   Alternative cost(const OperatorLayouts& way, const LayoutRequest& request) const;
 
   Attention attention_;
+  bool segments_;
   Form form_;
 };
 

@@ -160,6 +160,10 @@ Value Model::attention(const std::string& name, const Value& x, const Attention&
   return layer(name, std::make_shared<AttentionOperator>(attention), {x});
 }
 
+Value Model::attention(const std::string& name, const Value& x, const Value& segments, const Attention& attention) {
+  return layer(name, std::make_shared<AttentionOperator>(attention, /*segments=*/true), {x, segments});
+}
+
 Value Model::dispatch(const std::string& name, const Value& x, const Value& scores, const Experts& experts) {
   return layer(name, std::make_shared<DispatchOperator>(experts), {x, scores});
 }
@@ -205,15 +209,12 @@ void check_output(const Shape& y, std::span<const Shape> inputs) {
 
 namespace {
 
-/// Throws Error unless an embedding and tables read tokens, and any other layer values.
-void check_type(const Operator& op, const Layer& input) {
-  const bool looks_up = dynamic_cast<const EmbeddingOperator*>(&op) != nullptr,
-             adds = dynamic_cast<const TablesOperator*>(&op) != nullptr;
-  if ((looks_up || adds) && !input.op->integers())
-    fail("its input '{}' holds values; {} an input with Input::tokens", input.name,
-         adds ? "tables read" : "an embedding reads");
-  if (!looks_up && !adds && input.op->integers())
-    fail("its input '{}' holds tokens, which only an embedding or tables read", input.name);
+/// Throws Error unless an input of a layer holds what it reads: whole numbers or values.
+void check_type(const Operator& op, int number, const Layer& input) {
+  if (op.reads_integers(number) && !input.op->integers())
+    fail("its input '{}' holds values; give an input with Input::tokens", input.name);
+  if (!op.reads_integers(number) && input.op->integers())
+    fail("its input '{}' holds tokens, which only an embedding, tables or, as segments, attention read", input.name);
 }
 
 }  // namespace
@@ -234,7 +235,7 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
   try {
     if (static_cast<int>(inputs.size()) != added.op->inputs())
       fail("it takes {} inputs, not {}", added.op->inputs(), inputs.size());
-    for (const int input : added.inputs) check_type(*added.op, layers_[input]);
+    for (int i = 0; i < std::ssize(added.inputs); ++i) check_type(*added.op, i, layers_[added.inputs[i]]);
     Shape output = added.op->output(shapes);
     check_output(output, shapes);
     for (const WeightSpec& weight : added.op->weights(shapes)) check_countable(weight.shape);
@@ -250,10 +251,20 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
   return {static_cast<int>(layers_.size()) - 1, name, name_};
 }
 
+// Segments are left out: the places of a text that is continued are one document.
 Model Model::at_places(Index places) const {
-  const auto* input = inputs().size() == 1 ? dynamic_cast<const InputOperator*>(layers_.front().op.get()) : nullptr;
-  if (inputs().size() > 1)
-    fail("the model '{}' has {} inputs, and a sequence has one; use a model of text, as gpt", name_, inputs().size());
+  std::vector<bool> read(layers_.size(), false);
+  const auto read_by = [](const Layer& layer) {
+    const bool attends = dynamic_cast<const AttentionOperator*>(layer.op.get()) != nullptr;
+    return std::span(layer.inputs).first(attends ? 1 : layer.inputs.size());
+  };
+  for (const Layer& layer : layers_)
+    for (const int i : read_by(layer)) read[i] = true;
+  std::vector<int> sequences = inputs();
+  std::erase_if(sequences, [&](int i) { return !read[i]; });
+  if (sequences.size() > 1)
+    fail("the model '{}' has {} inputs, and a sequence has one; use a model of text, as gpt", name_, sequences.size());
+  const auto* input = sequences.empty() ? nullptr : dynamic_cast<const InputOperator*>(layers_[sequences[0]].op.get());
   if (input == nullptr || !input->integers() || input->input().length == 0)
     fail("the model '{}' reads no sequences of tokens, so it cannot continue one; use a model of text, as gpt", name_);
   const Index length = input->input().length;
@@ -261,13 +272,14 @@ Model Model::at_places(Index places) const {
     fail("a pass over {} places of the model '{}'; it has 1 to {}", places, name_, length);
   Model model(name_);
   for (const Layer& layer : layers_) {
+    if (layer.inputs.empty() && layer.op.get() != input) continue;
     if (layer.op->place_use() == PlaceUse::any && !layer.op->is_loss())
       fail(
           "layer '{}' ({}) computes a place of its output from other places of its input, so nothing that is kept "
           "continues a sequence; use layers that compute each place by itself, and causal attention",
           layer.name, layer.op->kind());
     std::vector<Value> inputs;
-    for (const int i : layer.inputs) inputs.push_back(model.value(layers_[i].name));
+    for (const int i : read_by(layer)) inputs.push_back(model.value(layers_[i].name));
     auto op = layer.op;
     if (layer.inputs.empty()) {
       Input shorter = input->input();

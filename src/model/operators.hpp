@@ -324,6 +324,7 @@ class EmbeddingOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  bool reads_integers(int /*input*/) const override { return true; }
   PlaceUse place_use() const override { return PlaceUse::same; }
   double flops(std::span<const Shape> /*inputs*/, const Shape& /*output*/) const override { return 0; }
   MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 2, .dx = 1, .dy = 1, .w = 0}; }
@@ -342,6 +343,7 @@ class TablesOperator final : public Operator {
   Shape output(std::span<const Shape> inputs) const override;
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
+  bool reads_integers(int /*input*/) const override { return true; }
   /// The channels of the output are not the indices of a bag, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;

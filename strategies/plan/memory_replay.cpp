@@ -325,9 +325,11 @@ class Replay {
   void run_backward_data(int i) {
     const LayerPlan& layer = this->layer(i);
     LayerTensors& tensors = at(i);
-    for (const auto& layout : layer->at.dx)
+    for (int j = 0; j < std::ssize(layer->at.dx); ++j)
       tensors.work.push_back(layer.forwards_gradient ? tensors.dy
-                                                     : hold(MemoryClass::activations, volume(layout) * element_));
+                             : layer.op->reads_integers(j)
+                                 ? Buffer()
+                                 : hold(MemoryClass::activations, volume(layer->at.dx[j]) * element_));
     tensors.dy_halo = {};
     multiply(layer, 1);
     pass_around(layer, true);

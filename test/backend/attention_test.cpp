@@ -86,10 +86,24 @@ struct Case {
   Rows queries(DType dtype) const { return rows(dtype, places, shape.queries, shape.dim); }
   Rows of_keys(DType dtype) const { return rows(dtype, keys, 1, shape.dim); }
   Rows log_sums(DType dtype) const { return rows(dtype, places, shape.queries, 1); }
+  /// Gives each place the number of a segment, number(sample, place).
+  template <class F>
+  void set_segments(F&& number) {
+    const Shape all{{'N', samples}, {'C', 1}, {'L', std::max(places.hi, keys.hi)}};
+    shape.segments = test::tensor(DType::i32, "NCL", Box(all));
+    for (Index n = 0; n < samples; ++n)
+      for (Index l = 0; l < all['L']; ++l) shape.segments.set(n * all['L'] + l, number(n, l));
+  }
+  bool sees(Index n, Index l, Index m) const {
+    if (shape.causal && m > l) return false;
+    const Index first = n * std::max(places.hi, keys.hi);
+    return !shape.segments || shape.segments.get(first + l) == shape.segments.get(first + m);
+  }
   std::string print() const {
     std::string text =
         fmt::format("{} samples, {} groups, {} queries, {} channels, scale {}, causal {}, [{},{}) sees", samples,
                     shape.groups, shape.queries, shape.dim, shape.scale, shape.causal, places.lo, places.hi);
+    if (shape.segments) text += " of its segment";
     for (const Interval box : boxes) text += fmt::format(" [{},{})", box.lo, box.hi);
     return text;
   }
@@ -148,7 +162,7 @@ struct Truth {
     };
     std::vector<Index> seen;
     for (Index m = c.keys.lo; m < c.keys.hi; ++m)
-      if (!c.shape.causal || m <= l) seen.push_back(m);
+      if (c.sees(n, l, m)) seen.push_back(m);
     lse.set(n, head, l, 0, nothing);
     if (seen.empty()) return;
     std::vector<double> p, slope;
@@ -307,6 +321,42 @@ TEST_P(Attention, IsItsDefinition) {
   }
 }
 
+// Numbers of segments come in any order, so that some places see no key.
+TEST_P(Attention, SeesItsSegmentAlone) {
+  for (const auto& backend : backends_of(GetParam())) {
+    SCOPED_TRACE(backend->name());
+    Generator random(7);
+    for (int i = 0; i < 60; ++i) {
+      Case c = draw_case(random, 31, 9);
+      if (i % 10 == 0) c.samples = 0;
+      const Index numbers = random.draw(1, 4);
+      c.set_segments([&](Index, Index) { return static_cast<double>(random.draw(0, numbers) - 1); });
+      SCOPED_TRACE(fmt::format("case {}: {}", i, c.print()));
+      Trial trial(*backend, GetParam(), c, random);
+      trial.forward();
+      trial.backward();
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Documents that end in blocks and between them, so that some blocks meet and others do not.
+TEST_P(Attention, SegmentsCrossBlocks) {
+  std::vector<std::unique_ptr<Backend>> backends;
+  backends.push_back(make_reference_backend());
+  if (GetParam() == DType::f32 && !onednn_version().empty()) backends.push_back(make_onednn_backend(2));
+  for (const auto& backend : backends)
+    for (const bool causal : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}, causal {}", backend->name(), causal));
+      Generator random(8);
+      Case c{{1, 1, 3, 3, causal}, 1, {0, 1300}, {0, 1300}, {{0, 1300}}};
+      c.set_segments([](Index, Index l) { return l < 100 ? 4 : l < 128 ? 1 : l < 640 ? 2 : l < 1031 ? 7 : 0; });
+      Trial trial(*backend, GetParam(), c, random);
+      trial.forward();
+      trial.backward();
+    }
+}
+
 // Longer than a block of either.
 TEST_P(Attention, CrossesBlocks) {
   std::vector<std::unique_ptr<Backend>> backends;
@@ -368,6 +418,22 @@ TEST_P(Attention, NotANumberIsSeen) {
     backend->attention_forward(c.shape, q.heads, k.heads, v.heads, y.heads.x, lse.heads.x, Write::over, {});
     y.each([&](auto n, auto head, auto l, auto d) { EXPECT_EQ(std::isnan(y.get(n, head, l, d)), l >= 17) << l; });
     lse.each([&](auto n, auto head, auto l, auto d) { EXPECT_EQ(std::isnan(lse.get(n, head, l, d)), l >= 17) << l; });
+  }
+}
+
+// Of padding, nothing is seen.
+TEST_P(Attention, NotANumberInAnotherSegmentIsNotSeen) {
+  for (const auto& backend : backends_of(GetParam())) {
+    SCOPED_TRACE(backend->name());
+    Generator random(9);
+    Case c{{1, 1, 3, 1, false}, 1, {0, 31}, {0, 31}, {{0, 31}}};
+    c.set_segments([](Index, Index l) { return l < 17 ? 1 : 0; });
+    const Rows q = c.queries(GetParam()), k = c.of_keys(GetParam()), v = c.of_keys(GetParam()),
+               y = c.queries(GetParam()), lse = c.log_sums(GetParam() == DType::f64 ? DType::f64 : DType::f32);
+    for (const Rows* each : {&q, &k, &v}) each->draw(random);
+    k.set(0, 0, 20, 1, std::numeric_limits<double>::quiet_NaN());
+    backend->attention_forward(c.shape, q.heads, k.heads, v.heads, y.heads.x, lse.heads.x, Write::over, {});
+    y.each([&](auto n, auto head, auto l, auto d) { EXPECT_EQ(std::isnan(y.get(n, head, l, d)), l >= 17) << l; });
   }
 }
 

@@ -448,23 +448,34 @@ TEST_P(Sequences, SoftmaxOfHeadsIsItsDefinition) {
   for_backends([&](Backend& backend) {
     for (const auto& [samples, heads, places] :
          std::vector<std::array<Index, 3>>{{2, 3, 5}, {1, 1, 1}, {1, 7, 33}, {3, 2, 2}, {2, 0, 3}, {0, 2, 4}})
-      for (const bool causal : {false, true}) {
-        SCOPED_TRACE(fmt::format("{} {} {} {}", samples, heads, places, causal));
+      for (const auto& [causal, segmented] :
+           std::vector<std::array<bool, 2>>{{false, false}, {true, false}, {false, true}, {true, true}}) {
+        SCOPED_TRACE(fmt::format("{} {} {} {} {}", samples, heads, places, causal, segmented));
         const Box box = box_of(samples, {0, heads * places}, {0, places});
+        const auto number = [](Index sample, Index place) { return (5 * sample + place * place) % 3; };
+        Tensor segments;
+        if (segmented) segments = test::tensor(DType::i32, "NCL", box_of(samples, {0, 1}, {0, places}));
+        for (Index i = 0; segmented && i < samples * places; ++i)
+          segments.set(i, static_cast<double>(number(i / places, i % places)));
         const Tensor x = drawn(box), dx = drawn(box);
         for (Index i = 0; i < x.volume(); ++i) x.set(i, 3 * x.get(i) + (i % 2 == 0 ? 0 : 100));
         const Tensor scores = exact(x), dy = exact(dx);
-        backend.softmax_heads(heads, causal, x, {});
+        backend.softmax_heads(heads, causal, segments, x, {});
         const Tensor weights = exact(x);  // as they are rounded
         backend.softmax_heads_backward(heads, 0.5, x, dx, {});
         for (Index row = 0; row < samples * places * heads; ++row) {
-          const Index seen = causal ? row / heads % places + 1 : places, first = row * places;
+          const Index sample = row / heads / places, place = row / heads % places, first = row * places;
+          const auto sees = [&, causal = causal, segmented = segmented](Index c) {
+            return (!causal || c <= place) && (!segmented || number(sample, c) == number(sample, place));
+          };
           double largest = -1e300, sum = 0, slope = 0;
-          for (Index c = 0; c < seen; ++c) largest = std::max(largest, scores.get(first + c));
-          for (Index c = 0; c < seen; ++c) sum += std::exp(scores.get(first + c) - largest);
+          for (Index c = 0; c < places; ++c)
+            if (sees(c)) largest = std::max(largest, scores.get(first + c));
+          for (Index c = 0; c < places; ++c)
+            if (sees(c)) sum += std::exp(scores.get(first + c) - largest);
           for (Index c = 0; c < places; ++c) slope += weights.get(first + c) * dy.get(first + c);
           for (Index c = 0; c < places; ++c) {
-            const double weight = c < seen ? std::exp(scores.get(first + c) - largest) / sum : 0;
+            const double weight = sees(c) ? std::exp(scores.get(first + c) - largest) / sum : 0;
             ASSERT_NEAR(weights.get(first + c), weight, tolerance(GetParam())) << row << " " << c;
             const double gradient = 0.5 * weights.get(first + c) * (dy.get(first + c) - slope);
             ASSERT_NEAR(dx.get(first + c), gradient, tolerance(GetParam())) << row << " " << c;

@@ -126,6 +126,12 @@ bad("a label of hidden tokens that is a token", 1, [*GPT, "--ignore-label", "3",
     "the label 3 of tokens that are not guessed is a token")
 bad("images without tokens to guess", 1, ["--ignore-label", "-100", "--mask-tokens", "0.15"],
     "has no sequences of tokens, of which some could be")
+bad("a separator that is no token", 1, [*GPT, "--separator", "999"], "--separator 999: the separator 999 is no token of "
+    "the data set 'synthetic', which has the tokens 0 to")
+bad("a negative separator", 1, [*GPT, "--separator", "-1"], "--separator -1: it must be a token, 0 or more")
+bad("a separator of images", 1, ["--separator", "3"], "--segments: the model 'fashion-cnn' reads no text; leave it out")
+bad("segments that no data set has", 2, ["--model", "gpt", "--segments", "--data", "text", "--data-dir", __file__],
+    "the samples of the data set 'text' have one input, but the model reads 2: 'tokens', 'segments'")
 bad("whole attention of heads that ranks cannot divide", 3, [*GPT, *S], "layer 'block1_attention'", '"whole"',
     "cannot be cut over", prepare=strategy('grid = "l=3"\n[[layer]]\nmatch = "*_attention"\noutput = "L@l"\n'
                                            'algorithm = "whole"\n'))

@@ -319,6 +319,43 @@ TEST(Model, OnlyEmbeddingsReadTokens) {
   expect_error([&] { m.positions("positions", x, {.places = 1}); }, {"its table has 1 places, but its input"});
 }
 
+TEST(Model, AttentionReadsSegments) {
+  Model m("packed");
+  const Value tokens = m.input("tokens", {.length = 4, .tokens = true});
+  const Value segments = m.input("segments", {.length = 4, .tokens = true});
+  const Value x = m.embedding("embedding", tokens, {.vocabulary = 9, .features = 12});
+  const Value y = m.attention("attention", x, segments, {.heads = 2, .causal = true});
+  EXPECT_EQ(m.describe(),
+            "packed\n"
+            "tokens = input() C=1 L=4 tokens -> N=1 C=1 L=4\n"
+            "segments = input() C=1 L=4 tokens -> N=1 C=1 L=4\n"
+            "embedding = embedding(tokens) 12 of 9 tokens deviation 0.02 -> N=1 C=12 L=4\n"
+            "attention = attention(embedding, segments) 2 heads 0 groups causal segments -> N=1 C=4 L=4\n");
+  expect_error([&] { m.attention("z", x, x, {.heads = 2}); },
+               {"layer 'z' (attention): its input 'embedding' holds values; give an input with Input::tokens"});
+  expect_error([&] { m.attention("z", tokens, segments, {.heads = 2}); }, {"its input 'tokens' holds tokens"});
+  const Value others = m.input("others", {.length = 3, .tokens = true}),
+              bags = m.input("bags", {.channels = 2, .length = 4, .tokens = true});
+  expect_error(
+      [&] { m.attention("z", x, others, {.heads = 2}); },
+      {"its segments are N=1 C=1 L=3 for the sequence N=1 C=12 L=4; give one number for each place, N=1 C=1 L=4"});
+  expect_error([&] { m.attention("z", x, bags, {.heads = 2}); }, {"its segments are N=1 C=2 L=4"});
+}
+
+// The places of a text that is continued are one document.
+TEST(Model, APassOverPlacesHasNoSegments) {
+  Model m;
+  const Value tokens = m.input("tokens", {.length = 4, .tokens = true});
+  const Value segments = m.input("segments", {.length = 4, .tokens = true});
+  Value x = m.embedding("embedding", tokens, {.vocabulary = 9, .features = 12});
+  x = m.attention("attention", x, segments, {.heads = 2, .causal = true});
+  const Model pass = m.at_places(2);
+  EXPECT_EQ(pass.inputs(), std::vector<int>{0});
+  EXPECT_EQ(pass.layers()[2].inputs, std::vector<int>{1});
+  m.add("sum", m.embedding("of_segments", segments, {.vocabulary = 4, .features = 4}), x);
+  expect_error([&] { static_cast<void>(m.at_places(2)); }, {"has 2 inputs, and a sequence has one"});
+}
+
 TEST(Model, HasInputsTablesAndInteractions) {
   Model m("tables");
   const Value dense = m.input("dense", {.channels = 4});
@@ -337,7 +374,7 @@ TEST(Model, HasInputsTablesAndInteractions) {
   EXPECT_EQ(table.shape.print(), "V=9 C=4 L=5");
   EXPECT_NEAR(table.deviation, 1 / std::sqrt(27.), 1e-15);
   expect_error([&] { m.tables("z", rows, {}); },
-               {"layer 'z' (tables): its input 'rows' holds values; tables read an input with Input::tokens"});
+               {"layer 'z' (tables): its input 'rows' holds values; give an input with Input::tokens"});
   expect_error([&] { m.embedding("z", indices, {}); }, {"has 3 channels; tokens have 1"});
   expect_error([&] { m.tables("z", indices, {.rows = 0}); }, {"rows is 0; it must be 1 to 2147483647"});
   expect_error([&] { m.tables("z", indices, {.features = 0}); }, {"features is 0"});
@@ -346,7 +383,7 @@ TEST(Model, HasInputsTablesAndInteractions) {
   expect_error([&] { m.interaction("z", rows, rows); }, {"its dense input", "must have the dimensions N C"});
   const Value wide = m.linear("wide", dense, {.features = 5});
   expect_error([&] { m.interaction("z", rows, wide); }, {"differ in channels"});
-  expect_error([&] { m.at_places(1); }, {"the model 'tables' has 3 inputs, and a sequence has one"});
+  expect_error([&] { m.at_places(1); }, {"the model 'tables' has 2 inputs, and a sequence has one"});
 }
 
 // The tables of 26 categories, and the perceptrons of Naumov et al. 2019 for Criteo Kaggle.

@@ -119,6 +119,12 @@ void DrawnData::read_labels(Index sample, const Box& box, std::span<std::int32_t
   });
 }
 
+/// The number of tokens that an embedding or tables know, or of segments that we give to attention.
+static Index vocabulary_of(const Operator& op, const Shape& tokens) {
+  const auto weights = op.weights(std::array{tokens});
+  return weights.empty() ? 3 : weights[0].shape['V'];
+}
+
 std::vector<SampleInput> inputs_of(const Model& model) {
   std::vector<SampleInput> inputs;
   for (const int input : model.inputs()) {
@@ -130,7 +136,7 @@ std::vector<SampleInput> inputs_of(const Model& model) {
     made.vocabulary = 1 << 30;
     for (const Layer& layer : model.layers())
       if (std::find(layer.inputs.begin(), layer.inputs.end(), input) != layer.inputs.end())
-        made.vocabulary = std::min(made.vocabulary, layer.op->weights(std::array{one})[0].shape['V']);
+        made.vocabulary = std::min(made.vocabulary, vocabulary_of(*layer.op, one));
   }
   return inputs;
 }

@@ -23,6 +23,7 @@ class Drawing {
         third_(seed % 3 == 0),
         fourth_(seed % 4 == 0),
         eighth_(seed % 8 == 0),
+        segments_(seed % 16 == 4),
         tables_(seed % 10 == 6) {
     strategy =
         Strategy(pick(std::vector<std::string>{"", "a=2", "a=3", "a=4", "a=2 b=2", "a=6", "a=3 b=2", "a=2 b=3", "a=8",
@@ -292,7 +293,11 @@ class Drawing {
     const Index dim = between(1, 4);
     t = m.linear(name + "a", t, {.features = (heads + 2 * groups) * dim, .bias = chance(0.5), .per_place = true});
     if (dim % 2 == 0 && chance(0.5)) t = m.rotary(name + "b", t, {.heads = heads, .groups = groups});
-    return m.attention(name, t, {.heads = heads, .groups = groups, .causal = chance(0.5)});
+    const Attention attention{.heads = heads, .groups = groups, .causal = chance(0.5)};
+    if (segments_ && m.shapes(1)[t.layer]['L'] == m.shapes(1)[segments_in_.layer]['L'] &&
+        (name == "attention" || chance(0.7)))
+      return m.attention(name, t, segments_in_, attention);
+    return m.attention(name, t, attention);
   }
 
   /// Draws experts of one or two layers, and often more or fewer of them than ranks.
@@ -379,7 +384,7 @@ class Drawing {
   Model draw_model() {
     Model m("random");
     dims_ = static_cast<int>(pick(std::vector<Index>{1, 2, 2, 2, 3}));
-    if (eighth_ && chance(0.5)) dims_ = 1;
+    if (segments_ || (eighth_ && chance(0.5))) dims_ = 1;
     const std::vector<Index> extents =
         dims_ == 3 ? std::vector<Index>{1, 2, 3, 5, 7} : std::vector<Index>{1, 2, 3, 5, 7, 11, 13};
     std::vector<Index> spatial;
@@ -395,7 +400,8 @@ class Drawing {
     Value t = m.input("in", input);
     if (input.tokens)
       t = m.embedding("embedding", t, {.vocabulary = vocabulary, .features = between(1, 6), .deviation = 1});
-    if (sequence_ && chance(0.5)) t = draw_attention(m, t, "attention");
+    if (segments_) segments_in_ = m.input("segments", {.length = input.length, .tokens = true});
+    if (sequence_ && (segments_ || chance(0.5))) t = draw_attention(m, t, "attention");
     if (sequence_ && eighth_ && chance(0.5)) t = draw_experts(m, t, "experts");
     for (Index i = 0, count = between(1, 5); i < count; ++i) t = draw_layer(m, t, fmt::format("layer{}", i));
     if (chance(0.3)) {
@@ -474,6 +480,8 @@ class Drawing {
   int dims_ = 2;  // number of spatial dimensions
   // whether three, four and eight divide the seed
   bool third_, fourth_, eighth_;
+  bool segments_;          // whether attention sees segments, if the model has no tables
+  Value segments_in_;      // an input
   bool tables_;            // whether the model has tables, and several inputs
   bool sequence_ = false;  // whether the dimension is that of places, L
 };

@@ -245,8 +245,9 @@ class Backend {
   virtual void embed_backward(const Tensor& tokens, const Tensor& dy, double scale, const Tensor& dtable, Write write,
                               Stream stream) = 0;
   /// The channels of each place of x[N C L] are `heads` rows of scores, one score for each of places from 0 on. x = the
-  /// softmax of each row. With `causal`, the scores of later places count as minus infinity.
-  virtual void softmax_heads(Index heads, bool causal, const Tensor& x, Stream stream) = 0;
+  /// softmax of each row. With `causal`, the scores of later places count as minus infinity; so do those of places with
+  /// another number in `segments` (HeadShape), unless this is empty.
+  virtual void softmax_heads(Index heads, bool causal, const Tensor& segments, const Tensor& x, Stream stream) = 0;
   /// The gradient of softmax_heads, times `scale`: dx = scale * y * (dx - sum over the row of y * dx)
   virtual void softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dx, Stream stream) = 0;
   /// y[n] = the channels of dense[n], then z_i * z_j for all vectors j < i, in the order of i and then of j, where z_0

@@ -28,6 +28,9 @@ struct HeadShape {
   Index dim = 1;        ///< channels of a head
   double scale = 1;     ///< of the products of queries and keys
   bool causal = false;  ///< a place sees itself and the places before it
+  /// segments[N 1 L] (i32), with all places of queries and keys: a place sees only those with an equal number. Empty: a
+  /// place sees all.
+  Tensor segments = {};
 };
 
 /// Turns pairs of channels by angles that grow with the place (Su et al., "RoFormer", 2021). In a head, channels i and

@@ -53,7 +53,7 @@ struct Input {
   Index channels = 1;
   std::vector<Index> spatial = {};  ///< extents of up to three spatial dimensions
   Index length = 0;                 ///< number of places of a sequence; 0: the input is not a sequence
-  bool tokens = false;              ///< x holds whole numbers from 0 on, which only embeddings and tables read
+  bool tokens = false;              ///< x holds whole numbers from 0 on: tokens, or segments of attention
 };
 
 /// y = conv(x, w) + b: every output reads a window of every channel.

@@ -108,6 +108,10 @@ class Model {
   Value rotary(const std::string& name, const Value& x, const Rotary& rotary);
   /// Attention between all places of a sequence: N (heads + 2 groups) dim L becomes N heads dim L.
   Value attention(const std::string& name, const Value& x, const Attention& attention);
+  /// The same, where a place sees only places of its own segment: packed documents, or content but no padding.
+  /// `segments` N 1 L is an input with Input::tokens, with a whole number for each place: places are of one segment if
+  /// their numbers are equal. It has no gradient.
+  Value attention(const std::string& name, const Value& x, const Value& segments, const Attention& attention);
   /// The places of a sequence in the slots of the experts that they choose: x[N C L] and scores[N E L] become
   /// N (E C) S, where channels from e C on are those of expert e, and S is the number of its slots. Slots without a
   /// place are 0.

@@ -200,6 +200,8 @@ class Operator {
   virtual bool overwrites_input() const { return false; }
   /// True if its reader may overwrite the output.
   virtual bool output_may_be_overwritten() const { return !keeps().y; }
+  /// True for inputs that hold whole numbers (Operator::integers of their layer): tokens, or segments of attention.
+  virtual bool reads_integers(int /*input*/) const { return false; }
   /// True if the output holds whole numbers (i32), such as tokens. They have no gradient.
   virtual bool integers() const { return false; }
   /// The type of the output where the compute type is `compute`.

@@ -23,12 +23,27 @@ inline void check_heads(const AttentionSizes& sizes, const Heads& heads, Index c
           "the channels must be those of the same groups, with all their heads");
 }
 
+/// Returns the segments of the places in the boxes of queries and keys.
+inline SegmentIds segment_ids(const Tensor& segments, const Box& q, const Box& k) {
+  if (!segments) return {};
+  const Box& box = segments.box();
+  const auto has = [&](Interval places) {
+    return places.empty() || (box[2].lo <= places.lo && places.hi <= box[2].hi);
+  };
+  require(segments.dtype() == DType::i32 && box.dims() == 3 && box.extent(0) == q.extent(0) && box.extent(1) == 1 &&
+              has(q[2]) && has(k[2]),
+          "each place of queries and keys must have the number of its segment");
+  return {reinterpret_cast<const std::int32_t*>(segments.data()), box.extent(2), q[2].lo - box[2].lo,
+          k[2].lo - box[2].lo};
+}
+
 /// Returns the sizes of a call of attention.
 inline AttentionSizes attention_sizes(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v) {
   const Box &of_q = q.x.box(), &of_k = k.x.box();
   require(of_q.dims() == 3 && of_k.dims() == 3 && q.step > 0, "attention is computed of sequences N C L");
-  const AttentionSizes sizes{of_q.extent(0), of_q.extent(1) / q.step, shape.queries, shape.dim,  of_q.extent(2),
-                             of_k.extent(2), of_q[2].lo - of_k[2].lo, shape.causal,  shape.scale};
+  const AttentionSizes sizes{
+      of_q.extent(0), of_q.extent(1) / q.step, shape.queries, shape.dim,   of_q.extent(2),
+      of_k.extent(2), of_q[2].lo - of_k[2].lo, shape.causal,  shape.scale, segment_ids(shape.segments, of_q, of_k)};
   check_heads(sizes, q, shape.queries, shape.dim, q.x);
   check_heads(sizes, k, 1, shape.dim, k.x);
   check_heads(sizes, v, 1, shape.dim, k.x);

@@ -3,6 +3,8 @@
 #include "partita/base/host_device.hpp"
 #include "partita/base/types.hpp"
 
+#include <cstdint>
+
 namespace partita {
 
 /// Where the heads of a kind lie in a tensor x[N C L] (Heads).
@@ -15,6 +17,21 @@ struct HeadRows {
   }
 };
 
+/// The numbers of the segments of places. Places of queries and of keys are counted from the first ones of their boxes.
+struct SegmentIds {
+  const std::int32_t* ids = nullptr;  // of all places of all samples; null: all are of one segment
+  Index places = 0, first_query = 0, first_key = 0;
+  PARTITA_HOST_DEVICE const std::int32_t* of_query(Index sample, Index place) const {
+    return ids + sample * places + first_query + place;
+  }
+  PARTITA_HOST_DEVICE const std::int32_t* of_key(Index sample, Index key) const {
+    return ids + sample * places + first_key + key;
+  }
+  PARTITA_HOST_DEVICE bool same(Index sample, Index place, Index key) const {
+    return ids == nullptr || *of_query(sample, place) == *of_key(sample, key);
+  }
+};
+
 /// The sizes of a call of attention (HeadShape). Places are counted from the first one of a tensor's box.
 struct AttentionSizes {
   Index samples, groups;  // groups that are here
@@ -23,7 +40,8 @@ struct AttentionSizes {
   Index ahead;         // by how many places the first one of the queries is ahead of that of the keys
   bool causal;
   double scale;
-  /// As many keys, from the first one on, are seen from a place of the queries.
+  SegmentIds segments;
+  /// As many keys, from the first one on, are seen from a place of the queries, if they are of its segment.
   PARTITA_HOST_DEVICE Index seen(Index place) const {
     const Index before = place + ahead + 1;
     return !causal || before > keys ? keys : before < 0 ? 0 : before;

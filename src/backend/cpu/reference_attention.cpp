@@ -127,7 +127,7 @@ class GroupAttention {
       if (write == Write::add) rows_of(lse, 1, head).read(begin, count, largest);
       for (Index r = 0; r < count; ++r) total[r] = largest[r] == nothing ? A(0) : A(1);
       for_keys(begin, count, [&](Index first, Index keys) {
-        multiply_scores(count, first, keys);
+        multiply_scores(begin, count, first, keys);
         for (Index r = 0; r < count; ++r) exponentiate(r, seen(begin + r, first, keys), keys, largest[r], total[r]);
         multiply(false, false, 1, weights_.part(0, count, keys), values_.part(first, keys), 1, sums_.part(0, count));
       });
@@ -157,7 +157,7 @@ class GroupAttention {
       const RowBlock<A> gradient = gradients.part(0, count);
       for_keys(begin, count, [&](Index first, Index keys) {
         const RowBlock<A> weights = weights_.part(0, count, keys), slopes = of_weights.part(0, count, keys);
-        multiply_scores(count, first, keys);
+        multiply_scores(begin, count, first, keys);
         multiply(false, true, 1, gradient, values_.part(first, keys), 0, slopes);
         for (Index r = 0; r < count; ++r) differentiate(r, seen(begin + r, first, keys), keys, mean[r], of_weights);
         multiply(true, false, 1, weights, gradient, 1, to_v.part(first, keys));
@@ -186,11 +186,22 @@ class GroupAttention {
     for (Index head = 0; head < sizes_.queries; ++head)
       for_ranges(sizes_.places, block_, [&](Index begin, Index count) { f(head, begin, count); });
   }
-  /// Calls f for the blocks of those keys that the last of some queries sees.
+  /// Calls f for the blocks of those keys that the last of some queries sees, unless no key can be of their segments.
   template <class F>
   void for_keys(Index begin, Index count, F&& f) const {
-    for_ranges(sizes_.seen(begin + count - 1), key_block, f);
+    for_ranges(sizes_.seen(begin + count - 1), key_block, [&](Index first, Index keys) {
+      if (may_share_segments(begin, count, first, keys)) f(first, keys);
+    });
   }
+  bool may_share_segments(Index begin, Index count, Index first, Index keys) const {
+    if (!segmented()) return true;
+    const std::int32_t *of_queries = sizes_.segments.of_query(sample_, begin),
+                       *of_keys = sizes_.segments.of_key(sample_, first);
+    const auto [least, most] = std::minmax_element(of_queries, of_queries + count);
+    const auto [least_key, most_key] = std::minmax_element(of_keys, of_keys + keys);
+    return *least <= *most_key && *least_key <= *most;
+  }
+  bool segmented() const { return sizes_.segments.ids != nullptr; }
   /// Returns how many keys of a block a query sees.
   Index seen(Index query, Index first, Index keys) const {
     return std::clamp<Index>(sizes_.seen(query) - first, 0, keys);
@@ -202,14 +213,22 @@ class GroupAttention {
     products_.gemm(std::is_same_v<A, double> ? DType::f64 : DType::f32, transpose_a, transpose_b, c.rows, c.columns,
                    transpose_a ? a.rows : a.columns, alpha, a.data, a.step, b.data, b.step, beta, c.data, c.step, {});
   }
-  void multiply_scores(Index count, Index first, Index keys) const {
+  /// Computes the scores of two blocks. Those of places of two segments are `nothing`.
+  void multiply_scores(Index begin, Index count, Index first, Index keys) const {
     multiply(false, true, sizes_.scale, queries_.part(0, count), keys_.part(first, keys), 0,
              weights_.part(0, count, keys));
+    for (Index r = 0; r < count && segmented(); ++r)
+      for (Index c = 0; c < keys; ++c)
+        if (!sizes_.segments.same(sample_, begin + r, first + c)) weights_.row(r)[c] = nothing;
   }
   /// Turns the scores that a query sees into weights, and the others into zeros.
   void weigh(Index r, Index seen, Index keys, A log_sum) const {
     auto row = weights_.array(r, seen);
-    row = (row - log_sum).max(A(least_exponent)).exp();
+    const auto weights = (row - log_sum).max(A(least_exponent)).exp();
+    if (segmented())
+      row = (row == nothing).select(A(0), weights);
+    else
+      row = weights;
     std::fill_n(weights_.row(r) + seen, keys - seen, A(0));
   }
   /// Turns a query's scores into weights, relative to the largest one so far. If that is here, scales the sums so far.

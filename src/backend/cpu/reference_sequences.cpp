@@ -1,4 +1,5 @@
 #include "partita/base/dispatch.hpp"
+#include "src/backend/common/attention_checks.hpp"
 #include "src/backend/common/channel_rows.hpp"
 #include "src/backend/common/dispatch_gate.hpp"
 #include "src/backend/common/pair_number.hpp"
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace partita {
@@ -210,8 +212,9 @@ void ReferenceBackend::embed_backward(const Tensor& tokens, const Tensor& dy, do
   });
 }
 
-void ReferenceBackend::softmax_heads(Index heads, bool causal, const Tensor& x, Stream) {
+void ReferenceBackend::softmax_heads(Index heads, bool causal, const Tensor& segments, const Tensor& x, Stream) {
   const ScoreSizes size(x, heads);
+  const SegmentIds ids = segment_ids(segments, x.box(), x.box());
   dispatch_float(x.dtype(), [&](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
@@ -220,10 +223,17 @@ void ReferenceBackend::softmax_heads(Index heads, bool causal, const Tensor& x, 
     const Scratch<A> work(size.keys);
     for (Index r = 0; r < size.rows; ++r) {
       T* row = x.as<T>() + r * size.keys;
-      const Index seen = causal ? r / heads % x.extent('L') + 1 : size.keys;
-      const Eigen::Map<const Row> scores(wide(row), seen);
+      const Index sample = r / heads / x.extent('L'), place = r / heads % x.extent('L');
+      const Index seen = causal ? place + 1 : size.keys;
+      const auto hide = [&](Eigen::Map<Row>& all, A value) {
+        for (Index c = 0; c < seen && ids.ids != nullptr; ++c)
+          if (!ids.same(sample, place, c)) all[c] = value;
+      };
       Eigen::Map<Row> weights(work.data(), seen);
-      weights = (scores - scores.maxCoeff()).exp();
+      weights = Eigen::Map<const Row>(wide(row), seen);
+      hide(weights, -std::numeric_limits<A>::infinity());
+      weights = (weights - weights.maxCoeff()).exp();
+      hide(weights, 0);
       weights *= 1 / weights.sum();
       for (Index c = 0; c < seen; ++c) row[c] = static_cast<T>(weights[c]);
       std::fill(row + seen, row + size.keys, T(0));

@@ -62,6 +62,8 @@ Model make_model(const Options& options, const ModelFactory& factory) {
   if (options.size.batch_norm.statistics != BatchNorm().statistics &&
       std::none_of(layers.begin(), layers.end(), normalizes))
     fail("--batch-norm: the model '{}' has no batch normalization; leave it out", model.name());
+  if (options.size.transformer.segments && model.find("segments") < 0)
+    fail("--segments: the model '{}' reads no text; leave it out, and --separator", model.name());
   if (const CrossEntropy& labels = options.size.labels; layers.back().op->kind() != "softmax_cross_entropy")
     for (const auto& [option, given] :
          {std::pair("--ignore-label", labels.ignored.has_value()),

@@ -109,8 +109,10 @@ std::unique_ptr<Dataset> make_synthetic_inputs(const Model& model, const Target&
   for (const int input : model.inputs()) {
     Index vocabulary = 0;
     for (const auto& reader : model.layers())
-      if (model.layers()[input].op->integers() && !reader.inputs.empty() && reader.inputs[0] == input) {
-        const Index known = known_tokens(model, reader);
+      if (model.layers()[input].op->integers() &&
+          std::find(reader.inputs.begin(), reader.inputs.end(), input) != reader.inputs.end()) {
+        constexpr Index segments = 2;
+        const Index known = reader.op->kind() == "attention" ? segments : known_tokens(model, reader);
         vocabulary = vocabulary == 0 ? known : std::min(vocabulary, known);
       }
     inputs.push_back({model.layers()[input].name, one_of(shapes[input]), vocabulary});
@@ -133,7 +135,7 @@ std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& mod
     const Target target = model.layers().back().op->target(scores);
     const Index samples = options.samples > 0 ? options.samples : 1024;
     const int part = training ? 0 : 1;
-    if (model.inputs().size() > 1)
+    if (model.inputs().size() > 1 && !options.separates())
       data = make_synthetic_inputs(model, target, samples, options.trainer.seed, part);
     else if (model.layers().front().op->integers())
       data = make_synthetic_tokens(shapes[0]['L'], scores['C'] - (options.mask_share() > 0 ? 1 : 0), samples,
@@ -143,7 +145,7 @@ std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& mod
                             options.trainer.seed, part);
   } else if (options.trainer.data == "text") {
     const Shape tokens = model.shapes(1)[0];
-    if (model.inputs().size() > 1 || !model.layers().front().op->integers() || !tokens.has('L'))
+    if (!model.layers().front().op->integers() || !tokens.has('L'))
       fail("--data text: the model '{}' has no input of tokens; use a model of text, as gpt", model.name());
     if (options.data_dir.empty())
       fail("--data text: say with --data-dir which file, or which folder with training.txt and test.txt");
@@ -159,6 +161,9 @@ std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& mod
                          [&] { return open_dataset(options.trainer.data, options.data_dir, training); });
   }
   if (data->name().empty()) data->set_name(options.trainer.data);
+  if (options.separates())
+    data = naming_option("--separator", options.separator,
+                         [&] { return separate_documents(std::move(data), options.separator); });
   if (const double share = options.mask_share(); share != 0)
     data = naming_option("--mask-tokens", share, [&] {
       const Layer& loss = model.layers().back();

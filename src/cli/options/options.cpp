@@ -61,6 +61,9 @@ po::options_description model_options(Options& o, const Program& program, const 
         "extent of the patches of an image that vit reads");
     add("dropout", number(&o.size.transformer.dropout)->value_name("RATE"),
         "rate of dropout in a transformer, from 0 to less than 1 (0)");
+    add("segments", po::bool_switch(&o.size.transformer.segments),
+        "gpt, its presets and bert read a second input, segments: the places of a sample see those with an equal "
+        "number");
     add("tables", number(&o.size.tables.tables)->value_name("N"), "number of tables of dlrm, and so of categories");
     add("rows", number(&o.size.tables.rows)->value_name("N"), "rows of each table of dlrm");
     add("features", number(&o.size.tables.features)->value_name("N"), "features of each row of dlrm's tables");

@@ -30,6 +30,9 @@ po::options_description run_options(TrainOptions& o) {
   add("mask-tokens", number(&o.mask)->value_name("SHARE"),
       "share of the tokens that are hidden, for the model to guess from those around them (bert: 0.15, others: none); "
       "the mask is the last token of the vocabulary");
+  add("separator", number(&o.separator)->value_name("TOKEN"),
+      "token that ends a document: places see their own document only (--segments), whose numbers follow from the "
+      "tokens");
   add("samples", number(&o.samples)->value_name("N"), "number of samples of the synthetic data set (default 1024)");
   add("seed", number(&o.trainer.seed)->default_value(o.trainer.seed)->value_name("N"),
       "seed for weights, shuffling, augmentation and dropout");
@@ -115,6 +118,8 @@ void check_numbers(const TrainOptions& o) {
   if (o.save_every < 0) fail("--save-every {}: it must be 0 (only after epochs) or more", o.save_every);
   if (o.save_every > 0 && o.save.empty()) fail("--save-every {}: it needs --save FILE", o.save_every);
   if (o.trainer.augmentation.shift < 0) fail("--shift {}: it must be 0 or more", o.trainer.augmentation.shift);
+  if (o.given.contains("separator") && o.separator < 0)
+    fail("--separator {}: it must be a token, 0 or more", o.separator);
   if (o.samples < 0) fail("--samples {}: it must be 0 (the default size) or more", o.samples);
 }
 
@@ -169,6 +174,7 @@ void TrainOptions::check(const Program& program, const CommandLine& line) {
   check_numbers(*this);
   watch.check();
   read_tokenizer();
+  if (separates()) size.transformer.segments = true;
   if (!write_options.empty()) options_text = print_run(*this, line);
 }
 

@@ -41,6 +41,7 @@ struct TrainOptions : Options {
   std::string tokenizer;                   ///< file of a vocabulary of byte pairs; "" if tokens are bytes
   std::shared_ptr<const BytePairs> pairs;  ///< what it holds; null without one
   double mask = 0;                         ///< share of tokens to guess, if it is given (mask_share)
+  std::int32_t separator = 0;              ///< token that ends a document, if it is given (separates)
   std::string save, load, trace;           ///< files; "" for none
   WatchOptions watch;
   bool new_run = false;            ///< take weights alone from the checkpoint
@@ -59,6 +60,8 @@ struct TrainOptions : Options {
   void read_tokenizer();
   /// Returns the share of tokens that the model guesses from those around them (mask_tokens); 0: none.
   double mask_share() const;
+  /// True if a token separates the documents of a sample (separate_documents).
+  bool separates() const { return given.contains("separator"); }
   /// Adds the options of the verb.
   void add_to(boost::program_options::options_description& all, const Program& program);
   void check(const Program& program, const CommandLine& line);

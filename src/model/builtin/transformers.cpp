@@ -2,6 +2,7 @@
 #include "src/model/builtin/parts.hpp"
 
 #include <cmath>
+#include <optional>
 
 namespace partita {
 
@@ -19,11 +20,18 @@ class Transformer {
   }
   const TransformerSize& size() const { return size_; }
 
+  /// The tokens, and the segments of their places if they are asked for.
+  Value input() {
+    const Input places{.length = size_.sequence, .tokens = true};
+    const Value tokens = m.input("tokens", places);
+    if (size_.segments) segments_ = m.input("segments", places);
+    return tokens;
+  }
   /// x + attention(norm(x)), then that + mlp(norm(that)). Layers that end a sum begin smaller, by their number.
   Value block(const std::string& name, Value x, bool causal) {
     Value t = norm(name + "_norm1", x);
     t = linear(name + "_qkv", t, 3 * size_.hidden);
-    t = m.attention(name + "_attention", t, {.heads = size_.heads, .causal = causal});
+    t = attention(name, t, causal);
     x = m.add(name + "_add1", x, dropout(name + "_drop1", linear(name + "_out", t, size_.hidden, residual())));
     t = norm(name + "_norm2", x);
     return m.add(name + "_add2", x, dropout(name + "_drop2", wide(name, t)));
@@ -31,10 +39,15 @@ class Transformer {
   /// norm(x + attention(x)), then norm(that + mlp(that)), as Vaswani et al. 2017.
   Value block_before_norm(const std::string& name, Value x) {
     Value t = linear(name + "_qkv", x, 3 * size_.hidden);
-    t = m.attention(name + "_attention", t, {.heads = size_.heads});
+    t = attention(name, t, /*causal=*/false);
     t = dropout(name + "_drop1", linear(name + "_out", t, size_.hidden, residual()));
     x = norm(name + "_norm1", m.add(name + "_add1", x, t));
     return norm(name + "_norm2", m.add(name + "_add2", x, dropout(name + "_drop2", wide(name, x))));
+  }
+  Value attention(const std::string& name, const Value& x, bool causal) {
+    const Attention heads{.heads = size_.heads, .causal = causal};
+    return segments_ ? m.attention(name + "_attention", x, *segments_, heads)
+                     : m.attention(name + "_attention", x, heads);
   }
   Value dropout(const std::string& name, const Value& x) {
     return size_.dropout == 0 ? x : m.dropout(name, x, {.rate = size_.dropout});
@@ -69,6 +82,7 @@ class Transformer {
  private:
   double residual() const { return small / std::sqrt(2 * static_cast<double>(size_.layers)); }
   TransformerSize size_;
+  std::optional<Value> segments_;
 };
 
 /// The sizes that are asked for, else the published ones.
@@ -84,14 +98,14 @@ TransformerSize sizes_of(const TransformerSize& asked, TransformerSize size) {
   take(asked.patch, size.patch);
   size.dropout = asked.dropout;
   size.experts = asked.experts;
+  size.segments = asked.segments;
   return size;
 }
 
 Model decoder(const char* name, const ModelSize& asked, const TransformerSize& published) {
   Transformer d(name, sizes_of(asked.transformer, published));
   const TransformerSize& size = d.size();
-  Value t = d.m.input("tokens", {.length = size.sequence, .tokens = true});
-  t = d.m.embedding("embedding", t, {.vocabulary = size.vocabulary, .features = size.hidden});
+  Value t = d.m.embedding("embedding", d.input(), {.vocabulary = size.vocabulary, .features = size.hidden});
   t = d.dropout("drop", d.m.positions("positions", t));
   for (Index i = 1; i <= size.layers; ++i) t = d.block(fmt::format("block{}", i), t, /*causal=*/true);
   t = d.linear("scores", d.norm("norm", t), size.vocabulary, small, /*bias=*/false);
@@ -120,8 +134,7 @@ Model vit(const ModelSize& asked) {
 Model bert(const ModelSize& asked) {
   Transformer d("bert", sizes_of(asked.transformer, {12, 768, 12, 512, 30522}));
   const TransformerSize& size = d.size();
-  Value t = d.m.input("tokens", {.length = size.sequence, .tokens = true});
-  t = d.m.embedding("embedding", t, {.vocabulary = size.vocabulary, .features = size.hidden});
+  Value t = d.m.embedding("embedding", d.input(), {.vocabulary = size.vocabulary, .features = size.hidden});
   t = d.dropout("drop", d.norm("norm", d.m.positions("positions", t)));
   for (Index i = 1; i <= size.layers; ++i) t = d.block_before_norm(fmt::format("block{}", i), t);
   t = d.norm("scores_norm", d.m.gelu("scores_gelu", d.linear("scores_hidden", t, size.hidden)));

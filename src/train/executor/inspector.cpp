@@ -9,7 +9,7 @@
 namespace partita {
 
 bool is_finite(Backend& backend, const Tensor& tensor, Stream stream) {
-  if (tensor.volume() == 0 || tensor.dtype() == DType::i32) return true;
+  if (!tensor || tensor.volume() == 0 || tensor.dtype() == DType::i32) return true;
   const Tensor squares = tensor.beside(DType::f64, "F", Box(Shape{{'F', 1}}), MemoryClass::workspace);
   squares.zero(stream);
   backend.add_squares(tensor, squares, stream);

@@ -161,7 +161,9 @@ void LayerRunner::run_backward_data(std::size_t i, Microbatch& m, const LayerSta
   const LayerPlan& layer = layers_[i];
   if (forwards_gradient(i)) return m.work.dx.assign(layer.inputs.size(), m.dy[i]);
   for (std::size_t j = 0; j < layer.inputs.size(); ++j)
-    m.work.dx.push_back(allocate(boxes_[i].dx[j], layer->input_shapes[j].names()));
+    m.work.dx.push_back(layer.op->reads_integers(static_cast<int>(j))
+                            ? Tensor()
+                            : allocate(boxes_[i].dx[j], layer->input_shapes[j].names()));
   const Timed timed(Profile::Part::compute);
   kernels_[i]->backward_data(call(i, m, state), m.dy[i], m.work.dx);
 }

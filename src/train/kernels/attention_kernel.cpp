@@ -22,15 +22,17 @@ class AttentionKernel final : public Kernel {
     auto& kept = state<State>(call);
     kept.x = x[0];
     kept.y = y;
+    if (x.size() > 1) kept.segments = x[1];
     Box numbers = y.box();
     numbers[1] = {0, shape_.groups * shape_.queries};
     kept.log_sums = y.beside(master_dtype(y.dtype()), y.names(), numbers, MemoryClass::activations);
     if (call.kept != nullptr) return forward_of_kept(call, x[0], y, kept.log_sums);
     const Tensor sum = steps_.size() > 1 && steps_[1].block ? in_type_of_sums(y) : y;
     Write write = Write::over;
+    const HeadShape shape = with(kept.segments);
     each_block(call, own(x[0]), [&](std::size_t t, const Block& block) {
       if (!steps_[t].block) return;
-      call.rank.backend.attention_forward(shape_, queries(x[0]), block.keys, block.values, sum, kept.log_sums, write,
+      call.rank.backend.attention_forward(shape, queries(x[0]), block.keys, block.values, sum, kept.log_sums, write,
                                           call.rank.stream);
       write = Write::add;
     });
@@ -41,6 +43,7 @@ class AttentionKernel final : public Kernel {
     const auto& kept = state<State>(call);
     const Tensor sum = steps_.size() > 1 ? in_type_of_sums(dx[0]) : dx[0];
     const Block own_gradient = own(sum);
+    const HeadShape shape = with(kept.segments);
     Block before;  // the gradient of the block of the step before
     each_block(call, own(kept.x), [&](std::size_t t, const Block& block) {
       const RingStep& step = steps_[t];
@@ -54,7 +57,7 @@ class AttentionKernel final : public Kernel {
       if (step.block) {
         if (t > 0) gradient = made(sum, *step.block);
         if (t > 0) gradient.rows.zero(call.rank.stream);
-        call.rank.backend.attention_backward(shape_, queries(kept.x), block.keys, block.values, kept.y, dy,
+        call.rank.backend.attention_backward(shape, queries(kept.x), block.keys, block.values, kept.y, dy,
                                              kept.log_sums, queries(sum), gradient.keys, gradient.values,
                                              t == 0 ? Write::over : Write::add, call.rank.stream);
       }
@@ -69,7 +72,7 @@ class AttentionKernel final : public Kernel {
 
  private:
   struct State final : Saved {
-    Tensor x, y, log_sums;
+    Tensor x, y, log_sums, segments;
   };
   /// Keys and values of some places, or their gradients.
   struct Block {
@@ -85,6 +88,11 @@ class AttentionKernel final : public Kernel {
     if (!layer->at.ring) steps_[0].block.emplace();  // all of x
   }
 
+  HeadShape with(const Tensor& segments) const {
+    HeadShape shape = shape_;
+    shape.segments = segments;
+    return shape;
+  }
   Heads queries(const Tensor& x) const { return {x, 0, heads_.step()}; }
   /// The keys and values among the channels of x.
   Block own(const Tensor& x) const {

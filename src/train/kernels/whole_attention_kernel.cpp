@@ -21,12 +21,13 @@ class WholeAttentionKernel final : public Kernel {
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     auto& kept = state<State>(call);
     kept.x = x[0];
+    if (x.size() > 1) kept.segments = x[1];
     kept.weights = y.beside(y.dtype(), y.names(), pairs(y), MemoryClass::activations);
     for_heads(y, [&](Index n, Index head) {
       multiply(call, false, true, scale(), query(x[0], n, head), key(x[0], n, head), 0,
                of_pairs(kept.weights, n, head));
     });
-    call.rank.backend.softmax_heads(heads(), causal_, kept.weights, call.rank.stream);
+    call.rank.backend.softmax_heads(heads(), causal_, kept.segments, kept.weights, call.rank.stream);
     for_heads(y, [&](Index n, Index head) {
       multiply(call, false, false, 1, of_pairs(kept.weights, n, head), value(x[0], n, head), 0, result(y, n, head));
     });
@@ -34,7 +35,7 @@ class WholeAttentionKernel final : public Kernel {
 
   /// Heads of a group add to the gradients of its keys and values in turn.
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
-    const auto& [x, weights] = state<State>(call);
+    const auto& [x, segments, weights] = state<State>(call);
     Box of_sample = weights.box();
     of_sample[0].hi = std::min(of_sample[0].lo + 1, of_sample[0].hi);
     const Tensor slopes = dx[0].beside(dx[0].dtype(), dx[0].names(), of_sample, MemoryClass::workspace);
@@ -57,7 +58,7 @@ class WholeAttentionKernel final : public Kernel {
 
  private:
   struct State final : Saved {
-    Tensor x, weights;  // weights[N (heads places) L]
+    Tensor x, segments, weights;  // weights[N (heads places) L]
   };
   /// A row for each place.
   struct Matrix {

@@ -12,14 +12,14 @@
 namespace partita {
 
 /// Sets a rank's part of a batch of shape `whole` of an input, in the memory of the CPU, to what a model may get:
-/// normally distributed numbers or, where it is tokens, tokens that all its readers know.
+/// normally distributed numbers or, where it is tokens, tokens that all its readers know. Segments are one.
 inline void draw_images(const Tensor& images, const Shape& whole, const Plan& plan, int input) {
   const Random random(1, static_cast<std::uint64_t>(input) + 1);
   if (!plan.layers[input].op->integers()) return fill(images, whole, [&](Index i) { return random.normal(i); });
   Index vocabulary = Index{1} << 31;
-  for (const LayerPlan& layer : plan.layers)  // only embeddings and tables read tokens
-    if (!layer.inputs.empty() && layer.inputs[0] == input)
-      vocabulary = std::min(vocabulary, layer->weights[0].shape['V']);
+  for (const LayerPlan& layer : plan.layers)  // embeddings, tables or, without weights, attention read them
+    if (std::find(layer.inputs.begin(), layer.inputs.end(), input) != layer.inputs.end())
+      vocabulary = std::min(vocabulary, layer->weights.empty() ? 1 : layer->weights[0].shape['V']);
   fill(images, whole,
        [&](Index i) { return static_cast<double>(random.bits(i) % static_cast<std::uint64_t>(vocabulary)); });
 }

@@ -39,20 +39,20 @@ struct PlainKernel {
   double seconds(const LayerPlan& layer, int rank, bool backward) const {
     if (backward ? layer.forwards_gradient && !layer.trains() : layer.computed_by_producer) return 0;
     double x = 0, w = 0, y = volume(layer->at.y, rank);
-    for (const auto& each : layer->at.x) x += volume(each, rank);
+    const double whole = 4 / static_cast<double>(size_of(plan.workload.dtype));  // an element of whole numbers
+    for (std::size_t i = 0; i < layer->at.x.size(); ++i)
+      x += volume(layer->at.x[i], rank) * (layer.op->reads_integers(static_cast<int>(i)) ? whole : 1);
     for (const auto& each : layer->at.w) w += volume(each, rank);
     if (is_a<EmbeddingOperator>(layer)) {
-      // tokens have 4 bytes; read them, the rows that they name, and write y; read them and dy, and write the table
-      x *= 4 / static_cast<double>(size_of(plan.workload.dtype));
+      // read the tokens, the rows that they name, and write y; read them and dy, and write the table
       y *= backward ? 1 : 2;
       w *= backward ? 1 : 0;
     } else if (const auto* tables = dynamic_cast<const TablesOperator*>(layer.op.get())) {
       // read the indices, the rows that they name, and write y; read them and dy, read and write the rows of a gradient
       // that is zero at first
       const Box table = layer->at.w[0].owned(rank);
-      const double rows = x * static_cast<double>(table.extent(1)) * static_cast<double>(table.extent(0)) /
+      const double rows = x / whole * static_cast<double>(table.extent(1)) * static_cast<double>(table.extent(0)) /
                           static_cast<double>(tables->tables().rows);
-      x *= 4 / static_cast<double>(size_of(plan.workload.dtype));
       x += backward ? 2 * rows : rows;
       w *= backward ? 1 : 0;
     } else if (is_a<PlaceNormOperator>(layer) || is_a<GatedOperator>(layer) || is_a<InteractionOperator>(layer) ||

@@ -157,6 +157,48 @@ TEST(Tokens, AreHiddenToBeGuessed) {
   expect_error([] { mask_tokens(make_synthetic({{'C', 1}, {'H', 2}}, {}, 3, 2, 1, 0)); }, {"no sequences of tokens"});
 }
 
+// Synthetic tokens count up in runs of eight, so that some are separators, and some neighbors are.
+TEST(Tokens, DocumentsAreNumberedBySeparators) {
+  constexpr Index length = 40, vocabulary = 3;
+  const auto made = [] { return make_synthetic_tokens(length, vocabulary, 20, 3, 0); };
+  const auto plain = made();
+  const auto documents = separate_documents(made(), 2);
+  const auto masked = mask_tokens(separate_documents(made(), 2), {.share = 0.5});
+  const auto read = [](const Dataset& data, int input, Index sample, Interval places) {
+    std::vector<double> values(static_cast<std::size_t>(places.extent()));
+    Box box(2);
+    box[0] = {0, 1};
+    box[1] = places;
+    data.read_input(input, sample, box, values);
+    return values;
+  };
+  for (const auto* data : {documents.get(), masked.get()}) {
+    ASSERT_EQ(data->inputs().size(), 2);
+    EXPECT_EQ(data->inputs()[0].vocabulary, data == masked.get() ? vocabulary + 1 : vocabulary);
+    EXPECT_EQ(data->inputs()[1].name, "segments");
+    EXPECT_EQ(data->inputs()[1].vocabulary, length);
+    for (Index n = 0; n < 20; ++n) {
+      const auto tokens = read(*plain, 0, n, {0, length}), numbers = read(*data, 1, n, {0, length});
+      double number = 0;
+      for (Index l = 0; l < length; ++l) {
+        EXPECT_EQ(numbers[l], number) << l;
+        number += tokens[l] == 2 ? 1 : 0;  // the separator is of its document
+      }
+      EXPECT_EQ(read(*data, 1, n, {31, 35}), std::vector(numbers.begin() + 31, numbers.begin() + 35)) << "a part";
+      if (data == documents.get()) {
+        EXPECT_EQ(read(*data, 0, n, {0, length}), tokens);
+      }
+    }
+  }
+  expect_error([&] { separate_documents(made(), 3); }, {"the separator 3 is no token", "the tokens 0 to 2"});
+  expect_error([&] { separate_documents(made(), -1); }, {"the separator -1 is no token"});
+  expect_error(
+      [] {
+        separate_documents(make_synthetic({{'C', 1}, {'H', 2}}, {}, 3, 2, 1, 0), 0);
+      },
+      {"no sequences of tokens, of which some could separate documents"});
+}
+
 TEST(Tokens, BeyondTheVocabularyAreRefusedByName) {
   Model m("tokens");
   const Value t = m.embedding("embedding", m.input("in", {.length = 3, .tokens = true}), {.vocabulary = 5});

@@ -19,6 +19,8 @@ struct TransformerSize {
   /// two or more: they take the places of the two linear layers. A single chosen expert has its probability as gate
   /// (Fedus et al. 2022); the gates of several ones are normalized (Lepikhin et al. 2021)
   Experts experts = {.experts = 0, .balance = 0.01};
+  /// of gpt, its presets and bert: a second input `segments`; a place sees only those with an equal number
+  bool segments = false;
 };
 
 /// The size of a model with tables. 0 stands for the published value.
@@ -86,7 +88,7 @@ Model gpt_175b(const ModelSize& size = {});
 /// An encoder that guesses hidden tokens from both sides (mask_tokens): blocks of attention to all places and of a
 /// linear layer of four times the width with GELU, each with a shortcut and a normalization behind it (Devlin et al.
 /// 2019). 12 blocks of 768 channels with 12 heads, 512 places, 30,522 tokens. Labels of -100 count for nothing, unless
-/// `labels` names another one. There are no segments, and the scores have weights of their own.
+/// `labels` names another one. There are no pairs of sentences, and the scores have weights of their own.
 Model bert(const ModelSize& size = {});
 
 /// 224x224 RGB images, 1,000 classes, in patches of 16x16: the small vision transformer, 12 blocks of 384 channels with

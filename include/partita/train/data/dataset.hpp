@@ -159,6 +159,12 @@ struct MaskedTokens {
 /// be read (Dataset::needs_announcement), or for a share that is none.
 std::unique_ptr<Dataset> mask_tokens(std::unique_ptr<Dataset> tokens, const MaskedTokens& options = {});
 
+/// Adds an input "segments" to the sequences of a data set: for each place the number of its document in the sample,
+/// from 0 on (Model::attention). The token `separator` ends a document. The tokens are the input "tokens", and may then
+/// be masked. Throws Error if the data set has no sequences of tokens, or must be told what will be read
+/// (Dataset::needs_announcement), or if the separator is no token.
+std::unique_ptr<Dataset> separate_documents(std::unique_ptr<Dataset> tokens, std::int32_t separator);
+
 /// Opens an HDF5 file with two data sets. "samples" is N C D H W (or has fewer spatial dimensions), of any number type,
 /// or of Booleans (0 and 1). "targets" has as many samples: whole numbers (or Booleans) of shape N are one label per
 /// sample, whole numbers of shape N D H W one label per spatial position, both with an attribute "classes";

@@ -76,7 +76,8 @@ class Kernel {
   /// True if backward_filter overwrites dw where call.write says so, which saves reading what is large. The others get
   /// zeros to add to.
   virtual bool supports_overwrite() const { return false; }
-  /// Writes all of dx for every input. The previous content is undefined. It is called only if one dx is needed, and
+  /// Writes all of dx for every input. The previous content is undefined. The dx of an input that holds whole numbers
+  /// (Operator::reads_integers) is an empty tensor, and stays empty. It is called only if one dx is needed, and
   /// not where the layer forwards dy (LayerPlan::forwards_gradient). Others may hold dy: a kernel never writes to it.
   virtual void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const = 0;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/dispatch.hpp"
+#include "src/backend/common/attention_checks.hpp"
 #include "src/backend/common/dispatch_gate.hpp"
 #include "src/backend/common/sequence_checks.hpp"
 #include "src/backend/gpu/functor_backend/elementwise.hpp"
@@ -159,8 +160,10 @@ void FunctorBackend<Launcher>::interact_backward(const Tensor& vectors, const Te
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::softmax_heads(Index heads, bool causal, const Tensor& x, Stream stream) {
+void FunctorBackend<Launcher>::softmax_heads(Index heads, bool causal, const Tensor& segments, const Tensor& x,
+                                             Stream stream) {
   const ScoreSizes size(x, heads);
+  const SegmentIds ids = segment_ids(segments, x.box(), x.box());
   const auto scratch = launch_.scratch();
   const Index fit = rows_in(scratch, RowTotals::bytes, "softmax");
   dispatch_float(x.dtype(), [&](auto t) {
@@ -169,7 +172,7 @@ void FunctorBackend<Launcher>::softmax_heads(Index heads, bool causal, const Ten
       const Index count = std::min(fit, size.rows - row);
       T* data = device_data<T>(x) + row * size.keys;
       const RowTotals totals = row_totals_in(scratch, count);
-      const SeenScore<T> score{data, {heads, size.keys, x.extent('L'), row, causal}};
+      const SeenScore<T> score{data, {heads, size.keys, x.extent('L'), row, causal, ids}};
       const SeenExponential<T> exponential{score, totals};
       launch_.largest(count, size.keys, score, KeepLargestScore{totals}, stream);
       launch_.template reduce<double, 1>(count, size.keys, exponential, KeepRowTotal{totals}, stream);

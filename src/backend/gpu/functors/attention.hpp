@@ -104,6 +104,7 @@ struct AttentionForward {
     if (add) sums.add(1, y, to);
     A largest = before, total = before == -std::numeric_limits<A>::infinity() ? 0 : 1;
     for (Index key = 0; key < sizes.seen(place); ++key) {
+      if (!sizes.segments.same(of.sample, place, key)) continue;
       const A score = static_cast<A>(sizes.scale) * dot(q, query, k, k.key(of, key));
       if (score > largest) {
         const A kept = std::exp(largest - score);
@@ -151,7 +152,8 @@ struct QueryGradient {
     for (Index first = 0; first < from.sizes.dim; first += ChannelSums<T>::most) {
       ChannelSums<T> sums(first, from.sizes.dim);
       for (Index key = 0; key < from.sizes.seen(place); ++key)
-        sums.add(from.pair(of, place, key).slope, from.k, from.k.key(of, key));
+        if (from.sizes.segments.same(of.sample, place, key))
+          sums.add(from.pair(of, place, key).slope, from.k, from.k.key(of, key));
       sums.each([&](Accumulator<T>& sum, Index c) { dq.put(to + c, sum, add); });
     }
   }
@@ -171,6 +173,7 @@ struct KeyGradient {
       ChannelSums<T> of_k(first, sizes.dim), of_v(first, sizes.dim);
       for (of.head = 0; of.head < sizes.queries; ++of.head)
         for (Index place = sizes.first_seeing(key); place < sizes.places; ++place) {
+          if (!sizes.segments.same(of.sample, place, key)) continue;
           const auto pair = from.pair(of, place, key);
           of_k.add(pair.slope, from.q, from.q.query(of, place));
           of_v.add(pair.weight, from.dy, from.dy.query(of, place));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/accumulator.hpp"
+#include "src/backend/common/attention_sizes.hpp"
 #include "src/backend/common/gate.hpp"
 #include "src/backend/common/pair_number.hpp"
 #include "src/backend/common/pair_turns.hpp"
@@ -322,8 +323,11 @@ struct GateBackward {
 struct ScoreRows {
   Index heads, keys, places, first;
   bool causal;
-  /// The number of scores that a row sees.
-  PARTITA_HOST_DEVICE Index seen(Index row) const { return causal ? (first + row) / heads % places + 1 : keys; }
+  SegmentIds segments;
+  PARTITA_HOST_DEVICE bool sees(Index row, Index c) const {
+    const Index of_all = (first + row) / heads, sample = of_all / places, place = of_all % places;
+    return !(causal && c > place) && segments.same(sample, place, c);
+  }
 };
 
 /// What the softmax of rows of scores needs of each row: two f64 numbers.
@@ -342,7 +346,7 @@ struct SeenScore {
   const T* x;
   ScoreRows rows;
   PARTITA_HOST_DEVICE double operator()(Index row, Index c) const {
-    return c < rows.seen(row) ? static_cast<double>(x[row * rows.keys + c]) : -std::numeric_limits<double>::infinity();
+    return rows.sees(row, c) ? static_cast<double>(x[row * rows.keys + c]) : -std::numeric_limits<double>::infinity();
   }
 };
 

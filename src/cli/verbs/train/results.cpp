@@ -63,7 +63,7 @@ Results::Results(const TrainOptions& options, const Model& model, Trainer& train
     : options_(options), trainer_(trainer), world_(world), first_(world.rank() == 0) {
   const Plan& plan = trainer.plan();
   const Target target = plan.layers.back().op->target(plan.layers.back()->input_shapes[0]);
-  tokens_ = plan.inputs().size() == 1 && plan.layers.front().op->integers();
+  tokens_ = plan.layers.front().op->integers() && target.shape.has('L');
   segments_ = target.labels && target.shape.dims() > 1 && !tokens_;
   head_ = {{"subject", options.verb},
            {"version", version},
