@@ -18,6 +18,12 @@ void check_linear(const Linear& linear) {
   if (linear.groups < 1) fail("groups is {}; it must be 1 or more", linear.groups);
   if (linear.groups > 1 && !linear.per_place)
     fail("groups is {}; only a linear layer per place has groups", linear.groups);
+  if (!linear.tied_to.empty() && (!linear.per_place || linear.groups > 1))
+    fail("tied_to is '{}'; only a linear layer per place, without groups, shares the table of an embedding",
+         linear.tied_to);
+  if (!linear.tied_to.empty() && linear.deviation != 0)
+    fail("deviation is {}, but the layer draws no weights; leave it out: the table is drawn by '{}'", linear.deviation,
+         linear.tied_to);
   if (!(linear.deviation >= 0)) fail("deviation is {}; it must be more than 0, or 0 for its default", linear.deviation);
 }
 

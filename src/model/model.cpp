@@ -219,13 +219,37 @@ void check_type(const Operator& op, int number, const Layer& input) {
 
 }  // namespace
 
+int Model::table_of(const Operator& op, std::span<const Shape> inputs) const {
+  const std::string_view name = op.tied_to();
+  if (name.empty()) return -1;
+  const int table = find(name);
+  const auto tied =
+      std::find_if(layers_.begin(), layers_.end(), [&](const Layer& each) { return each.table == table; });
+  if (table < 0 || dynamic_cast<const EmbeddingOperator*>(layers_[table].op.get()) == nullptr) {
+    std::vector<std::string> names;
+    for (const auto& each : layers_)
+      if (each.op->kind() == "embedding") names.push_back(each.name);
+    fail("tied_to is '{}', which is no embedding before it{}; it has {}", name, did_you_mean(name, names),
+         names.empty() ? "none" : quoted_list(names));
+  }
+  if (tied != layers_.end())
+    fail("the table of '{}' is tied to '{}' already, and a table is tied once", name, tied->name);
+  const Shape mine = op.weights(inputs)[0].shape, its = layers_[table].op->weights({})[0].shape;
+  if (!(mine == its))
+    fail(
+        "its weights \"{}\" are not of the shape of the table \"{}\" of '{}'; it needs as many features as that has "
+        "tokens, and an input of as many channels as that has features",
+        mine.print(), its.print(), name);
+  return table;
+}
+
 Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, const std::vector<Value>& inputs) {
   if (name.empty() || name.find_first_of(" \t\n*?[]\"") != std::string::npos)
     fail("layer '{}': a layer's name must be a word without blanks, quotes and the characters * ? [ ]", name);
   check_parts(name);
   if (find(name) >= 0) fail("layer '{}': another layer has this name", name);
   if (op == nullptr) fail("layer '{}': its operator is a null pointer; give it std::make_shared<...>()", name);
-  Layer added{.name = name, .op = std::move(op), .inputs = {}, .like = static_cast<int>(layers_.size())};
+  Layer added{.name = name, .op = std::move(op), .inputs = {}, .like = static_cast<int>(layers_.size()), .table = -1};
   std::vector<Shape> shapes;
   for (const auto& value : inputs) {
     if (!holds(value)) fail("layer '{}': its input is not a layer of this model", name);
@@ -239,6 +263,7 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
     Shape output = added.op->output(shapes);
     check_output(output, shapes);
     for (const WeightSpec& weight : added.op->weights(shapes)) check_countable(weight.shape);
+    added.table = table_of(*added.op, shapes);
     shapes_.push_back(output);
   } catch (const Error& error) {
     fail("layer '{}' ({}): {}", name, added.op->kind(), error.what());
@@ -355,9 +380,11 @@ std::vector<Shape> Model::shapes(Index batch) const {
 
 Index Model::weights() const {
   Index count = 0;
-  for (std::size_t i = 0; i < layers_.size(); ++i)
-    for (const auto& weight : layers_[i].op->weights(inputs_of(static_cast<int>(i), shapes_)))
-      count += weight.trained ? weight.shape.volume() : 0;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const auto weights = layers_[i].op->weights(inputs_of(static_cast<int>(i), shapes_));
+    for (std::size_t w = layers_[i].table < 0 ? 0 : 1; w < weights.size(); ++w)
+      count += weights[w].trained ? weights[w].shape.volume() : 0;
+  }
   return count;
 }
 

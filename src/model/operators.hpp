@@ -279,6 +279,7 @@ class PlaceLinearOperator final : public Operator {
     return linear_.groups > 1 ? ActivationFusion::no : ActivationFusion::where_fused;
   }
   KernelKind kernel_kind() const override { return KernelKind::product; }
+  std::string_view tied_to() const override { return linear_.tied_to; }
   Index groups() const { return linear_.groups; }
 
  private:

@@ -7,9 +7,10 @@
 namespace partita {
 
 std::string PlaceLinearOperator::describe() const {
-  return fmt::format("{} features per place{}{}{}", linear_.features,
+  return fmt::format("{} features per place{}{}{}{}", linear_.features,
                      linear_.groups == 1 ? "" : fmt::format(" {} groups", linear_.groups),
-                     linear_.bias ? "" : " no bias", describe_deviation(linear_));
+                     linear_.bias ? "" : " no bias", describe_deviation(linear_),
+                     linear_.tied_to.empty() ? "" : fmt::format(" tied to {}", linear_.tied_to));
 }
 
 Shape PlaceLinearOperator::output(std::span<const Shape> inputs) const {
@@ -25,8 +26,11 @@ Shape PlaceLinearOperator::output(std::span<const Shape> inputs) const {
 
 std::vector<WeightSpec> PlaceLinearOperator::weights(std::span<const Shape> inputs) const {
   const Index channels = inputs[0]['C'] / linear_.groups;
-  std::vector<WeightSpec> specs{
-      {"weight", {{'F', linear_.features}, {'C', channels}}, Init::normal, deviation_of(linear_, channels)}};
+  const bool tied = !linear_.tied_to.empty();
+  std::vector<WeightSpec> specs{{tied ? "table" : "weight",
+                                 {{tied ? 'V' : 'F', linear_.features}, {'C', channels}},
+                                 Init::normal,
+                                 deviation_of(linear_, channels)}};
   if (linear_.bias)
     specs.push_back({.name = "bias", .shape = {{'F', linear_.features}}, .init = Init::zeros, .decay = false});
   return specs;
@@ -54,8 +58,10 @@ Layout scattered_input(const LayoutRequest& request, Index groups) {
 }  // namespace
 
 // y[N@a C@o L@b sum@i] = x[N@a C@i L@b] w[F@o C@i]; dw is partial over a and b. With groups, o and i are the same axes.
+// Axes that cut a tied table cut no samples nor places of x, whatever the output asks for.
 OperatorLayouts PlaceLinearOperator::layouts(const LayoutRequest& request) const {
-  const Layout x = scattered_input(request, linear_.groups);
+  Layout x = scattered_input(request, linear_.groups);
+  if (!linear_.tied_to.empty() && request.weights) x = without_axes(x, request.weights->sharding());
   const std::array shapes{x.shape()};
   Contraction product;
   product.op = this;

@@ -153,7 +153,8 @@ class EquivalentRanks {
 std::vector<Movement> GradReduceTerms::*list_of(const StepOp& op) {
   switch (op.kind) {
     case StepOp::Kind::sum_gradients: return &GradReduceTerms::sums;
-    case StepOp::Kind::add_replicas: return &GradReduceTerms::replicas;
+    case StepOp::Kind::add_replicas:
+    case StepOp::Kind::add_copies: return &GradReduceTerms::replicas;
     case StepOp::Kind::share_loss: return &GradReduceTerms::loss;
     default: return &GradReduceTerms::after;
   }

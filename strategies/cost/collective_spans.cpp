@@ -32,10 +32,8 @@ CollectiveSpans::Group CollectiveSpans::group(const PlannedTraffic& item, const 
     if (level > 0) group.inside = count_inside(grid, item.axes, 0, group.first, lo, end);
     return group;
   }
-  if (plan_.second_replica && item.purpose == Purpose::replicas) {
-    const int stage = plan_.stage_of_rank(world_rank);
-    const Grid& other_grid = plan_.grids[plan_.grids.size() - 1 - static_cast<std::size_t>(stage)];
-    const auto [first, last] = std::minmax({world_rank, other_grid.first_rank() + rank});
+  if (const auto other = other_rank(plan_, item, world_rank)) {
+    const auto [first, last] = std::minmax({world_rank, *other});
     return {first, last, 2, first >= lo && last < end ? 2 : 1};
   }
   return {0, plan_.ranks() - 1, plan_.ranks(), std::min(end, plan_.ranks()) - lo};
@@ -45,7 +43,7 @@ CollectiveSpans::Group CollectiveSpans::group(const PlannedTraffic& item, const 
 int CollectiveSpans::width(const PlannedTraffic& item, const Grid& grid, int rank) {
   const PairLinks& pairs = machine_.levels.front().pairs;
   if (pairs.empty()) return 1;
-  const bool two = item.axes == 0 && plan_.second_replica && item.purpose == Purpose::replicas;
+  const bool two = item.axes == 0 && other_rank(plan_, item, grid.first_rank() + rank).has_value();
   const Group ends = two ? group(item, grid, rank, 0) : Group{};
   const std::vector<int> all = two ? std::vector{ends.first, ends.last} : members(item, grid, rank);
   const auto [known, added] = widths_.try_emplace(pairs.places(all, grid.first_rank() + rank), 0);
@@ -88,7 +86,7 @@ std::vector<int> CollectiveSpans::members(const PlannedTraffic& item, const Grid
 
 /// True if units of the machine may hold different numbers of the ranks of a collective.
 bool CollectiveSpans::is_uneven(const PlannedTraffic& item, const Grid& grid) {
-  if (item.axes == 0 && plan_.second_replica && item.purpose == Purpose::replicas) return false;  // two ranks
+  if (item.axes == 0 && other_rank(plan_, item, grid.first_rank())) return false;
   const auto [known, added] = straddles_.try_emplace(&grid, false);
   if (added) known->second = straddles(grid, machine_);
   if (item.axes != 0) return known->second;

@@ -94,7 +94,7 @@ struct RankTerms {
 /// The communication of a layer that happens once per step, on one rank.
 struct GradReduceTerms {
   std::vector<Movement> sums{};      ///< gradient sums
-  std::vector<Movement> replicas{};  ///< sums over both replicas
+  std::vector<Movement> replicas{};  ///< sums over both replicas, or both copies of a table
   std::vector<Movement> after{};     ///< norms, gathered weights
   std::vector<Movement> loss{};      ///< the loss for all stages, which all ranks add when the last stage has ended
   int replica = 0, rank = 0;         ///< where: a rank of the replica's grid

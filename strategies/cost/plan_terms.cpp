@@ -65,11 +65,17 @@ class Grouping {
     LayerPlan::Fusion fusion;
     int number;
   };
+  struct SummedBucket {
+    AxisSet axes;
+    int other_copy;
+    std::vector<std::pair<const LayerBinding*, int>> weights;
+    auto operator<=>(const SummedBucket&) const = default;
+  };
   /// All that decides what a layer sums once per step.
   struct SumsOfLayer {
     int stage;
     const LayerBinding* binding;
-    std::vector<std::pair<AxisSet, std::vector<std::pair<const LayerBinding*, int>>>> buckets;  // axes, and weights
+    std::vector<SummedBucket> buckets;
     auto operator<=>(const SumsOfLayer&) const = default;
   };
   /// The terms made so far. It holds many small objects that are freed together, so they share one memory resource.
@@ -130,8 +136,7 @@ class Grouping {
     if (!completes) return std::nullopt;
     SumsOfLayer what{plan_.stage_of(layer), bound.binding.get(), {}};
     for (const Bucket& bucket : completed_by(plan_.buckets, layer)) {
-      auto& [axes, weights] =
-          what.buckets.emplace_back(bucket.axes, std::vector<std::pair<const LayerBinding*, int>>());
+      auto& weights = what.buckets.emplace_back(SummedBucket{bucket.axes, bucket.other_copy, {}}).weights;
       for (const auto& [of, weight] : bucket.entries) weights.emplace_back(plan_.layers[of].binding.get(), weight);
     }
     const auto [found, fresh] = sums_.try_emplace(std::move(what));

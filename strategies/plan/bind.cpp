@@ -95,8 +95,27 @@ class Binder {
                             .fusible = false,
                             .computed_by_producer = false,
                             .forwards_gradient = false,
+                            .table = layer.table,
+                            .copies_table = layer.table >= 0 && copies_table(layer.table, group, *known.binding),
                             .binding = known.binding});
     leaving_.push_back(known.leaving);
+  }
+
+  /// True if a layer holds a copy of its table (LayerPlan::copies_table).
+  bool copies_table(int table, int group, const LayerBinding& layer) const {
+    const LayerPlan& embedding = plan_.layers[table];
+    return embedding.group != group ||
+           (plan_.workload.training && layer.at.dw[0].partial() != embedding->at.dw[0].partial());
+  }
+
+  /// Returns the layout of a layer's table: that of the embedding, on a grid with the same axes.
+  Layout layout_of_table(int table, int stage) const {
+    const LayerPlan& embedding = plan_.layers[table];
+    const Layout& w = embedding->at.w[0];
+    if (!w.grid().same_axes(grid(stage)))
+      fail("its weights are the table of '{}', but the grids of the two are \"{}\" and \"{}\"; give both the same grid",
+           embedding.name, grid(stage).print(), w.grid().print());
+    return same_placement(w, grid(stage));
   }
 
   /// Finds the layouts of a layer's inputs. An input from another stage arrives in the layout that its first reader on
@@ -143,7 +162,14 @@ class Binder {
     made.weights = layer.op->weights(made.input_shapes);
     check_countable(made.shape);
     for (const auto& weight : made.weights) check_countable(weight.shape);
-    const LayoutRequest request = read_request(*layer.op, settings, stage, made);
+    LayoutRequest request = read_request(*layer.op, settings, stage, made);
+    if (layer.table >= 0) {
+      const Layout table = layout_of_table(layer.table, stage);
+      if (request.weights && !(*request.weights == table))
+        fail("{}: weights = \"{}\": they are the table of '{}', which is \"{}\"; leave the key out",
+             settings.weights.rule->place, *settings.weights.text, plan_.layers[layer.table].name, table.print());
+      request.weights = table;
+    }
     made.at = answers_ == nullptr ? layer.op->layouts(request) : answers_->of(*layer.op, layer.like, request);
     check_layouts(made, grid(stage), plan_.workload.training);
     made.y = layer.op->is_loss() ? made.at.y : request.output;
@@ -295,6 +321,28 @@ void check_uses(const Model& model) {
     if (!used[i]) fail("layer '{}': its output is unused; connect it to the loss or remove it", model.layers()[i].name);
 }
 
+/// Throws Error if the two copies of a table cannot be updated alike.
+void check_copies(const Plan& plan) {
+  for (const Bucket& bucket : plan.buckets) {
+    const LayerPlan& layer = plan.layers[bucket.last()];
+    if (bucket.other_copy < 0 || !layer.copies_table) continue;
+    const Grid& grid = plan.grid_of(bucket.last());
+    const AxisSet others = plan.buckets[bucket.other_copy].axes;
+    if (plan.sharded_optimizer && bucket.axes != others)
+      fail(
+          "layer '{}': its gradient of the table is summed over {}, that of '{}' over {}, so that ranks cannot share "
+          "the "
+          "update; cut both outputs over the same axes, or leave the optimizer's state whole",
+          layer.name, grid.print(bucket.axes), plan.layers[layer.table].name, grid.print(others));
+    if (plan.second_replica && !plan.holds_both_copies(bucket, plan.stage_of(bucket.last())))
+      fail(
+          "layer '{}': with two replicas, it shares a table with '{}' only if both are in one group, or in groups of "
+          "the "
+          "same stages, as the first and the last",
+          layer.name, plan.layers[layer.table].name);
+  }
+}
+
 /// Binds the second replica if the schedule has one.
 void bind_second_replica(Plan& plan, const Model& model, const Strategy& strategy, Workload one, KnownLayouts* known) {
   if (plan.schedule.replicas() < 2) return;
@@ -361,6 +409,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
   plan.sharded_optimizer = strategy.optimizer_state() == Strategy::OptimizerState::sharded;
   if (workload.training)
     plan.buckets = plan_buckets(plan.layers, strategy.bucket_bytes(), size_of(master_dtype(workload.dtype)));
+  check_copies(plan);
   return plan;
 }
 

@@ -131,6 +131,17 @@ void each_group_op(const Plan& plan, Action::Kind kind, bool idle, Visit&& visit
   if (plan.second_replica) add(add_replicas);
 }
 
+/// Calls visit(op) for each operation with which a stage's last action `reduce` ends: sums over both copies of tables.
+/// Nothing else is left to compute then, so that no stage waits for one that waits for it.
+template <class Visit>
+void each_copy_op(const Plan& plan, int stage, Visit&& visit) {
+  for (const Bucket& bucket : plan.buckets) {
+    if (bucket.other_copy < 0 || plan.replica_on(plan.layers[bucket.last()].group, stage) < 0) continue;
+    if (plan.is_second_copy(bucket, stage)) continue;
+    visit(StepOp{StepOp::Kind::add_copies, false, 0, bucket.last()});
+  }
+}
+
 /// Calls visit(op) for each operation after the last action of the step.
 template <class Visit>
 void each_last_op(const Plan& plan, Visit&& visit) {
@@ -151,6 +162,9 @@ void each_step_op(const Plan& plan, int index, Visit&& visit) {
     };
     each_end_op(layer, index, Action::Kind::backward, true, sums);
     each_group_op(plan, Action::Kind::reduce, false, visit);
+    each_copy_op(plan, plan.stage_of(index), [&](const StepOp& op) {
+      if (op.layer == index) visit(op);
+    });
     each_group_op(plan, Action::Kind::step, false, visit);
   }
   each_last_op(plan, [&](const StepOp& op) {

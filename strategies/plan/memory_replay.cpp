@@ -147,6 +147,7 @@ class Replay {
 
       case clear_statistics:
       case add_replicas:
+      case add_copies:
       case progress:
       case finish_outputs:
       case share_loss: return;  // these neither allocate nor free

@@ -69,6 +69,7 @@ void OpTraffic::add_once() {
     case StepOp::Kind::sum_gradients:
     case StepOp::Kind::sum_zero_gradients: return sum_gradients();
     case StepOp::Kind::add_replicas: return add_replicas();
+    case StepOp::Kind::add_copies: return add_copies();
     case StepOp::Kind::update: return update();
     default: return;  // no messages
   }
@@ -136,6 +137,14 @@ void OpTraffic::add_replicas() {
   each_bucket([&](const Bucket& bucket) { add_both("dw of both replicas", plan_.share(bucket, rank_).extent()); });
   for (std::size_t w = 0; w < layer_->weights.size(); ++w)
     if (!layer_->weights[w].trained) add_both("running statistics of both replicas", layer_->at.w[w].elements(rank_));
+}
+
+void OpTraffic::add_copies() {
+  each_bucket([&](const Bucket& bucket) {
+    if (bucket.other_copy < 0 || plan_.holds_both_copies(bucket, plan_.stage_of_rank(world_rank_))) return;
+    if (const Index elements = plan_.share(bucket, rank_).extent(); elements > 0)
+      add(Purpose::copies, "dw of both copies", Verb::all_reduce, 0, {1, elements * master_});
+  });
 }
 
 void OpTraffic::update() {

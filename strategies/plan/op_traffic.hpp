@@ -62,6 +62,7 @@ class OpTraffic {
   void add_transfer(const StageBoundary& boundary);
   void sum_gradients();
   void add_replicas();
+  void add_copies();
   void update();
 
   void append(PlannedTraffic&& item) {

@@ -101,6 +101,15 @@ Interval Plan::share(const Bucket& bucket, int rank) const {
   return balanced_block(all, static_cast<int>(group.size()), static_cast<int>(place));
 }
 
+bool Plan::holds_both_copies(const Bucket& bucket, int stage) const {
+  const auto runs = [&](const Bucket& each) { return replica_on(layers[each.last()].group, stage) >= 0; };
+  return bucket.other_copy >= 0 && runs(bucket) && runs(buckets[bucket.other_copy]);
+}
+
+int Plan::rank_of_other_copy(const Bucket& bucket, int rank) const {
+  return grid_of(buckets[bucket.other_copy].last()).first_rank() + rank;
+}
+
 namespace {
 
 void add_once(std::vector<AxisSet>& sets, AxisSet axes) {

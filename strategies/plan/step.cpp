@@ -179,6 +179,15 @@ class GroupOps {
   std::vector<StepOp> ops_;
 };
 
+/// Adds the sums over both copies of tables to a stage's last action `reduce`. They wait for another stage, which may
+/// wait for gradients of this one.
+void add_copy_ops(const Plan& plan, int stage, std::vector<StepOp>& ops) {
+  const std::size_t before = ops.size();
+  each_copy_op(plan, stage, [&](const StepOp& op) { ops.push_back(op); });
+  if (ops.size() > before && ops.front().kind != wait_sent_gradients)
+    ops.insert(ops.begin(), {wait_sent_gradients, false, 0, -1});
+}
+
 /// The operations before the first action.
 std::vector<StepOp> ops_before_actions(const Plan& plan, int stage) {
   std::vector<StepOp> ops;
@@ -202,6 +211,8 @@ StepProgram::StepProgram(const Plan& plan, int stage)
   const StageLayers& stage_layers = *stage_layers_;
   std::map<std::pair<int, int>, int> formed;  // (replica, group) -> number of microbatches whose dw is computed so far
   std::map<std::tuple<Action::Kind, int, int, int, const void*, bool>, std::size_t> known;
+  const auto reduces = [](const Action& action) { return action.kind == Action::Kind::reduce; };
+  const auto last_reduce = std::find_if(actions().rbegin(), actions().rend(), reduces);
   for (const Action& action : actions()) {
     const auto& layers = plan.layers_of(action.microbatch);
     const bool last = forms_gradients(action.kind) &&
@@ -209,6 +220,8 @@ StepProgram::StepProgram(const Plan& plan, int stage)
     const auto [found, fresh] =
         known.try_emplace({action.kind, action.group, action.replica, action.peer, &layers, last}, lists_.size());
     if (fresh) lists_.push_back({action, GroupOps(plan, layers, stage_layers, stage, action).write(last), 0});
+    if (fresh && last_reduce != actions().rend() && &action == &*last_reduce)
+      add_copy_ops(plan, stage, lists_.back().ops);
     ++lists_[found->second].times;
     list_of_action_.push_back(found->second);
   }

@@ -29,6 +29,7 @@ std::string_view name(StepOp::Kind kind) {
     case sum_zero_gradients: return "sum_zero_gradients";
     case finish_sums: return "finish_sums";
     case add_replicas: return "add_replicas";
+    case add_copies: return "add_copies";
     case update: return "update";
     case send_output: return "send_output";
     case receive_input: return "receive_input";

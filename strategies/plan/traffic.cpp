@@ -76,13 +76,21 @@ std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank)
   return all;
 }
 
+std::optional<int> other_rank(const Plan& plan, const PlannedTraffic& item, int rank) {
+  const int stage = plan.stage_of_rank(rank), place = plan.rank_in_stage(rank);
+  if (item.purpose == Purpose::replicas)
+    return plan.grids[plan.grids.size() - 1 - static_cast<std::size_t>(stage)].first_rank() + place;
+  if (item.purpose != Purpose::copies) return std::nullopt;
+  for (const Bucket& bucket : plan.buckets)
+    if (bucket.other_copy >= 0 && bucket.last() == item.op.layer) return plan.rank_of_other_copy(bucket, place);
+  return std::nullopt;
+}
+
 double sent_bytes(const Plan& plan, const PlannedTraffic& item, int rank) {
   const auto bytes = static_cast<double>(item.traffic.bytes);
   if (item.verb == Verb::exchange) return bytes;
   const Grid& grid = plan.grids[plan.stage_of_rank(rank)];
-  const double ranks = item.axes != 0                      ? grid.group_size(item.axes)
-                       : item.purpose == Purpose::replicas ? 2
-                                                           : plan.ranks();
+  const double ranks = item.axes != 0 ? grid.group_size(item.axes) : other_rank(plan, item, rank) ? 2 : plan.ranks();
   return (item.verb == Verb::all_reduce ? 2 : 1) * (ranks - 1) / ranks * bytes;
 }
 

@@ -76,7 +76,7 @@ std::vector<LayerKind> kinds(const Plan& plan, const Strategy& strategy) {
     if (plan.grid_of(i).size() == 1 || !is_open(layer)) continue;
     const LayerRule given = strategy.rule_of(layer.name);
     const bool weighs = !layer->weights.empty();
-    const LayerKind kind{{i}, weighs && !given.weights, !weighs || !layer->at.products.empty()};
+    const LayerKind kind{{i}, weighs && layer.table < 0 && !given.weights, !weighs || !layer->at.products.empty()};
     if (given.algorithm || !(kind.lays_out_weights || kind.chooses_algorithm)) continue;
     const auto found = std::find_if(all.begin(), all.end(), [&](const LayerKind& other) {
       return plan.layers[other.layers.front()].binding == layer.binding &&

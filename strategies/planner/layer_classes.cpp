@@ -28,6 +28,8 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
     const auto weights = layer.op->weights(inputs);
     trains.push_back(std::any_of(weights.begin(), weights.end(), [](const WeightSpec& w) { return w.trained; }));
     std::string text = std::to_string(layer.like);
+    if (std::any_of(whole.layers().begin(), whole.layers().end(), [&](const Layer& other) { return other.table == i; }))
+      text += " of " + layer.name;  // another layer names it
     if (const auto f = taken(i)) text += fmt::format(" then {}", name(f->kind));
     if (layer.op->activation() && taken(layer.inputs.front()))
       text += fmt::format(" after {}", whole.layers()[layer.inputs.front()].op->kind());

@@ -203,9 +203,8 @@ class RankTrace {
     if (item.axes != 0) {
       ranks = grid.group(grid_rank(), item.axes);
       for (int& rank : ranks) rank += grid.first_rank();
-    } else if (plan_.second_replica && item.purpose == Purpose::replicas) {
-      const auto other = plan_.grids.size() - 1 - static_cast<std::size_t>(stage_);
-      const auto [first, last] = std::minmax({rank_, plan_.grids[other].first_rank() + grid_rank()});
+    } else if (const auto other = other_rank(plan_, item, rank_)) {
+      const auto [first, last] = std::minmax({rank_, *other});
       ranks = {first, last};
     } else {
       ranks.resize(static_cast<std::size_t>(plan_.ranks()));

@@ -117,6 +117,16 @@ bad("properties of no card", 1, ["--model", "lenet5", "--device", "cuda", "--pro
     prepare=properties("[]"))
 DLRM = ["--model", "dlrm", "--rows", "9", "--samples", "8", "--batch", "8"]
 bad("dropout of everything", 1, [*GPT, "--dropout", "1"], r"layer 'drop' \(dropout\): rate is 1; it must be in \[0, 1\)")
+bad("scores without an embedding", 1, ["--model", "vit", "--tied"], "--tied: vit has no embedding whose table its "
+    "scores could share")
+TIED = [*GPT, "--tied", *S]
+bad("another layout of a tied table", 2, TIED, r"layer 'scores' \(linear\): s\.toml, line \d+, column \d+: weights = "
+    r"\"C@t\": they are the table of 'embedding', which is \"V C\"; leave the key out",
+    prepare=strategy('grid = "t=2"\n[[layer]]\nmatch = "scores"\nweights = "C@t"\n'))
+bad("a tied table on two grids", 3, TIED, "its weights are the table of 'embedding', but the grids of the two are "
+    "\"a=2\" and \"a=1\"; give both the same grid",
+    prepare=strategy('[[group]]\nlayers = ["tokens", "positions"]\ngrid = "a=1"\n[[group]]\n'
+                     'layers = ["block1_norm1", "loss"]\ngrid = "a=2"\n[schedule]\nkind = "1f1b"\n'))
 bad("dropout of another model", 1, ["--model", "mlp", "--dropout", "0.1"], "--dropout 0.1: mlp has no dropout that a size")
 bad("more to guess than there is", 1, [*GPT, "--ignore-label", "-100", "--mask-tokens", "1.5"],
     "--mask-tokens 1.5: the share of tokens to guess is 1.5")

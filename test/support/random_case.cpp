@@ -24,12 +24,13 @@ class Drawing {
         fourth_(seed % 4 == 0),
         eighth_(seed % 8 == 0),
         segments_(seed % 16 == 4),
-        tables_(seed % 10 == 6) {
+        tables_(seed % 10 == 6),
+        tied_(seed % 7 == 5) {
     strategy =
         Strategy(pick(std::vector<std::string>{"", "a=2", "a=3", "a=4", "a=2 b=2", "a=6", "a=3 b=2", "a=2 b=3", "a=8",
                                                "a=2 b=4", "a=4 b=2", "a=2 b=2 c=2", "a=1 b=2", "a=2 b=1 c=3"}));
     batch = pick(std::vector<Index>{1, 2, 3, 5, 7});
-    model = tables_ ? draw_model_with_tables() : draw_model();
+    model = tables_ ? draw_model_with_tables() : tied_ ? draw_tied_model() : draw_model();
     if (chance(0.3)) draw_stages();
     const auto shapes = model.shapes(batch);
     for (std::size_t i = 0; i < model.layers().size(); ++i) draw_rule(model.layers()[i], shapes, i);
@@ -57,7 +58,7 @@ class Drawing {
     if (message.find("cannot run \"auto\"") != std::string::npos) return false;  // "auto" must always find an algorithm
     for (const char* reason :
          {"splits a group of channels", "a layer cannot split its", "does not fit the input", "cannot run",
-          "must be sharded like the output's C", "asks for a pending sum", "cut both alike"})
+          "must be sharded like the output's C", "asks for a pending sum", "cut both alike", "they are the table of"})
       if (message.find(reason) != std::string::npos) return true;
     return false;
   }
@@ -66,7 +67,7 @@ class Drawing {
   void draw_stages() {
     const auto& layers = model.layers();
     const auto last = static_cast<Index>(layers.size()) - 1;
-    const bool equal_grids = chance(0.4);  // then schedules with two groups per stage are possible
+    const bool equal_grids = tied_ || chance(0.4);  // then schedules with two groups per stage are possible
     std::string grid;
     for (Index first = 0; first <= last;) {
       const Index end = strategy.groups().size() == 3 ? last : between(first, last);
@@ -92,7 +93,8 @@ class Drawing {
       strategy = folded;
     } catch (const Error& error) {  // an odd number of groups, or different grids
       const std::string_view what = error.what();
-      for (const auto* allowed : {"a multiple of", "even number", "grid is", "grids are"})
+      for (const auto* allowed :
+           {"a multiple of", "even number", "grid is", "grids are", "with two replicas, it shares"})
         if (what.find(allowed) != what.npos) return;
       throw;
     }
@@ -160,8 +162,20 @@ class Drawing {
     optimizer.weight_decay = 1e-3;
     optimizer.epsilon = 1e-2;
     optimizer.trust = 0.1;
-    if (chance(0.4)) strategy.optimizer_state(Strategy::OptimizerState::sharded);
+    if (chance(0.4)) shard_optimizer();
     strategy.bucket_bytes(pick(std::vector<Index>{1, 300, 4000, Index{4} << 20}));
+  }
+
+  /// Lets ranks share the update, unless both copies of a tied table are summed over different axes.
+  void shard_optimizer() {
+    Strategy sharded = strategy;
+    sharded.optimizer_state(Strategy::OptimizerState::sharded);
+    try {
+      if (tied_) static_cast<void>(bind(model, sharded, {.batch = batch, .optimizer = {}}));
+      strategy = sharded;
+    } catch (const Error& error) {
+      if (std::string_view(error.what()).find("cut both outputs over the same axes") == std::string_view::npos) throw;
+    }
   }
 
   /// Calls `add`, which draws a layer, until the layer fits the shapes.
@@ -421,6 +435,23 @@ class Drawing {
     return m;
   }
 
+  /// Draws a model of tokens whose scores share the table of the embedding.
+  Model draw_tied_model() {
+    Model m("random");
+    dims_ = 1;
+    sequence_ = true;
+    const Index features = between(1, 6);
+    Value t = m.input("in", {.length = pick(std::vector<Index>{1, 2, 3, 5, 7, 11}), .tokens = true});
+    t = m.embedding("embedding", t, {.vocabulary = vocabulary, .features = features, .deviation = 1});
+    if (chance(0.5)) t = draw_attention(m, t, "attention");
+    for (Index i = 0, count = between(0, 2); i < count; ++i) t = draw_layer(m, t, fmt::format("layer{}", i));
+    if (channels_of(m, t) != features || chance(0.5))
+      t = m.linear("back", t, {.features = features, .per_place = true});
+    t = m.linear("scores", t, {.features = vocabulary, .bias = chance(0.5), .per_place = true, .tied_to = "embedding"});
+    m.softmax_cross_entropy("loss", t, draw_labels(vocabulary));
+    return m;
+  }
+
   /// Draws a model with one or two groups of tables, each with an input of its own, and an input of numbers, in any
   /// order.
   Model draw_model_with_tables() {
@@ -483,6 +514,7 @@ class Drawing {
   bool segments_;          // whether attention sees segments, if the model has no tables
   Value segments_in_;      // an input
   bool tables_;            // whether the model has tables, and several inputs
+  bool tied_;              // whether its scores share the table of an embedding
   bool sequence_ = false;  // whether the dimension is that of places, L
 };
 

@@ -217,6 +217,10 @@ struct Linear {
   /// per place: groups of channels with separate weights, w[F C/groups], e.g. of experts; must divide channels and
   /// features
   Index groups = 1;
+  /// per place: the embedding, a layer before it, whose table w[V C] is its weight too (Press and Wolf, "Using the
+  /// Output Embedding to Improve Language Models", 2017). V are the features, and the layer draws no weight but its
+  /// bias. A table is tied to one layer. Empty: a weight of its own
+  std::string tied_to = {};
 };
 
 /// How the labels of a cross-entropy count. The loss is the sum over labels y of weights[y] * -log p[y], divided by the

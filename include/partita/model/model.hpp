@@ -22,6 +22,7 @@ struct Layer {
   std::vector<int> inputs;  ///< indices of the input layers, each less than this layer's
   /// index of the model's first layer with an equal operator (equal_operators); may be this layer
   int like = 0;
+  int table = -1;  ///< the embedding whose table is its first weight (Operator::tied_to); -1: it has its own weights
 };
 
 /// Throws Error for a shape of more than 2^48 elements: the bytes of all layers together must fit in 64 bits.
@@ -154,13 +155,15 @@ class Model {
   std::vector<Shape> shapes(Index batch) const;
   /// Returns the shapes of one layer's inputs. `outputs` are the output shapes of all layers.
   std::vector<Shape> inputs_of(int layer, const std::vector<Shape>& outputs) const;
-  /// Number of trained weight elements.
+  /// Number of trained weight elements. A tied table counts once.
   Index weights() const;
   /// One line per layer. A checkpoint stores this text and must agree with it.
   std::string describe() const;
 
  private:
   bool holds(const Value& value) const;
+  /// Returns Layer::table of a layer with that operator. Throws Error if it cannot share the table.
+  int table_of(const Operator& op, std::span<const Shape> inputs) const;
 
   std::string name_;
   std::vector<Layer> layers_;

@@ -174,6 +174,8 @@ class Operator {
   virtual Shape output(std::span<const Shape> inputs) const = 0;
   /// Returns the shapes and initial values of its weights for these inputs, in the order in which kernels receive them.
   virtual std::vector<WeightSpec> weights(std::span<const Shape> /*inputs*/) const { return {}; }
+  /// The name of the embedding whose table is its first weight, of the same shape; empty if that is its own.
+  virtual std::string_view tied_to() const { return ""; }
   /// The algorithms that a strategy may ask for, besides Algorithm::automatic. Empty if there is only one way.
   virtual std::vector<Algorithm> algorithms() const { return {}; }
   /// The number of products that the layer computes. `algorithm` can name an algorithm for each, as in "a/b/c"; omitted

@@ -40,6 +40,7 @@ Model make_builtin(const Options& o) {
     name_one("--vocabulary", t.vocabulary, {.vocabulary = t.vocabulary});
     name_one("--patch", t.patch, {.patch = t.patch});
     naming_option("--dropout", t.dropout, [&] { builtin_model(o.model, {.transformer = {.dropout = t.dropout}}); });
+    if (t.tied) naming_option("--tied", [&] { builtin_model(o.model, {.transformer = {.tied = true}}); });
     const TablesSize& tables = o.size.tables;
     const auto name_table = [&](std::string_view option, Index value, const TablesSize& one) {
       naming_option(option, value, [&] { builtin_model(o.model, {.tables = one}); });

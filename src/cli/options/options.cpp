@@ -57,6 +57,8 @@ po::options_description model_options(Options& o, const Program& program, const 
     add("heads", number(&o.size.transformer.heads)->value_name("N"), "heads of attention of a transformer");
     add("sequence", number(&o.size.transformer.sequence)->value_name("N"), "places of a sample of a transformer");
     add("vocabulary", number(&o.size.transformer.vocabulary)->value_name("N"), "different tokens of a transformer");
+    add("tied", po::bool_switch(&o.size.transformer.tied),
+        "the scores of gpt or bert share the table of the embedding");
     add("patch", number(&o.size.transformer.patch)->value_name("N"),
         "extent of the patches of an image that vit reads");
     add("dropout", number(&o.size.transformer.dropout)->value_name("RATE"),

@@ -55,6 +55,7 @@ void check_own_sizes(const std::string& name, const ModelSize& size) {
     if (value > 0 && !known) fail("{} has no {}; leave it out", name, what);
   }
   if (t.dropout != 0 && !reads && !sees) fail("{} has no dropout that a size sets; leave it out", name);
+  if (t.tied && !reads) fail("{} has no embedding whose table its scores could share; leave it out", name);
   if (reads && (size.extent != 0 || size.channels != 0 || size.classes != 0))
     fail("{} has a sequence, hidden and vocabulary instead of an extent, channels and classes", name);
   if ((reads || sees) && size.width != 1) fail("{} takes hidden, not a width", name);

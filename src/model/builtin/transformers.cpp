@@ -73,6 +73,12 @@ class Transformer {
     return m.combine(name + "_combine", scores, mlp(name + "_expert", slots, experts.experts), experts);
   }
   Value norm(const std::string& name, Value x) { return m.layer_norm(name, x, {.per_place = true}); }
+  /// The scores of all tokens, with weights of their own or with the embedding's table.
+  Value scores(const Value& x, bool bias) {
+    if (!size_.tied) return linear("scores", x, size_.vocabulary, small, bias);
+    return m.linear("scores", x,
+                    {.features = size_.vocabulary, .bias = bias, .per_place = true, .tied_to = "embedding"});
+  }
   Value linear(const std::string& name, Value x, Index features, double deviation = small, bool bias = true) {
     return m.linear(name, x, {.features = features, .bias = bias, .per_place = true, .deviation = deviation});
   }
@@ -99,6 +105,7 @@ TransformerSize sizes_of(const TransformerSize& asked, TransformerSize size) {
   size.dropout = asked.dropout;
   size.experts = asked.experts;
   size.segments = asked.segments;
+  size.tied |= asked.tied;
   return size;
 }
 
@@ -108,7 +115,7 @@ Model decoder(const char* name, const ModelSize& asked, const TransformerSize& p
   Value t = d.m.embedding("embedding", d.input(), {.vocabulary = size.vocabulary, .features = size.hidden});
   t = d.dropout("drop", d.m.positions("positions", t));
   for (Index i = 1; i <= size.layers; ++i) t = d.block(fmt::format("block{}", i), t, /*causal=*/true);
-  t = d.linear("scores", d.norm("norm", t), size.vocabulary, small, /*bias=*/false);
+  t = d.scores(d.norm("norm", t), /*bias=*/false);
   d.m.softmax_cross_entropy("loss", t, asked.labels);
   return d.m;
 }
@@ -138,7 +145,7 @@ Model bert(const ModelSize& asked) {
   t = d.dropout("drop", d.norm("norm", d.m.positions("positions", t)));
   for (Index i = 1; i <= size.layers; ++i) t = d.block_before_norm(fmt::format("block{}", i), t);
   t = d.norm("scores_norm", d.m.gelu("scores_gelu", d.linear("scores_hidden", t, size.hidden)));
-  t = d.linear("scores", t, size.vocabulary);
+  t = d.scores(t, /*bias=*/true);
   CrossEntropy labels = asked.labels;
   if (!labels.ignored) labels.ignored = -100;
   d.m.softmax_cross_entropy("loss", t, labels);
@@ -146,7 +153,7 @@ Model bert(const ModelSize& asked) {
 }
 
 Model gpt(const ModelSize& size) { return decoder("gpt", size, {4, 256, 4, 256, 256}); }
-Model gpt2_small(const ModelSize& size) { return decoder("gpt2-small", size, {12, 768, 12, 1024, 50257}); }
+Model gpt2_small(const ModelSize& size) { return decoder("gpt2-small", size, {12, 768, 12, 1024, 50257, 0, true}); }
 Model gpt_22b(const ModelSize& size) { return decoder("gpt-22b", size, {48, 6144, 64, 2048, 51200}); }
 Model gpt_175b(const ModelSize& size) { return decoder("gpt-175b", size, {96, 12288, 96, 2048, 51200}); }
 

@@ -310,6 +310,7 @@ void Executor::run_op(const Action& action, const StepOp& op, const Reader& read
     case sum_zero_gradients: return update_->start_with_zeros(action.group);
     case finish_sums: Profile::layer("gradients"); return update_->finish();
     case add_replicas: return update_->add_replicas(action.group);
+    case add_copies: return update_->add_copies(op.layer);
     case update: Profile::layer("optimizer"); return update_->step(action.group, {rate, updates()});
     case send_output:
     case receive_input:

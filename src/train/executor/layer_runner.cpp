@@ -104,7 +104,7 @@ void LayerRunner::run(const StepOp& op, Microbatch& m, std::vector<LayerState>& 
       kernels_[i]->start_backward(call(i, m, states[i]), m.dy[i]);
       return;
     }
-    case backward_filter: return run_backward_filter(op, m, states[i]);
+    case backward_filter: return run_backward_filter(op, m, states);
     case backward_data: return run_backward_data(i, m, states[i]);
     case redistribute_dx: return add_gradient(op, m);
     case release_work: m.work = {}; return;
@@ -136,9 +136,10 @@ void LayerRunner::run_forward(std::size_t i, bool recompute, Microbatch& m, Laye
 }
 
 /// Adds this microbatch's gradients to those of the step. Where these have the master dtype, the kernel computes its
-/// part in the compute dtype, beside them.
-void LayerRunner::run_backward_filter(const StepOp& op, Microbatch& m, LayerState& state) const {
+/// part in the compute dtype, beside them. A table that two layers share gets the gradient of the later one first.
+void LayerRunner::run_backward_filter(const StepOp& op, Microbatch& m, std::vector<LayerState>& states) const {
   const auto i = static_cast<std::size_t>(op.layer);
+  LayerState& state = states[i];
   KernelCall now = call(i, m, state);
   const std::span<const Tensor> sums = now.dw;
   std::vector<Tensor> parts;
@@ -155,6 +156,7 @@ void LayerRunner::run_backward_filter(const StepOp& op, Microbatch& m, LayerStat
   for (std::size_t w = 0; w < parts.size(); ++w)
     state.has_dw ? add(parts[w], sums[w], rank_.stream) : convert(parts[w], sums[w], rank_.stream);
   state.has_dw = true;
+  if (!layers_[i].holds(0)) states[layers_[i].table].has_dw = true;
 }
 
 void LayerRunner::run_backward_data(std::size_t i, Microbatch& m, const LayerState& state) const {

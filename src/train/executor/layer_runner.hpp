@@ -58,6 +58,8 @@ struct RunContext {
   Communicator& control;             ///< the same ranks, for numbers of the CPU; `world` itself if tensors lie there
   Communicator*
       replica_pair;  ///< this rank and the one with the other replica of its weights; null if there is one replica
+  /// By bucket: this rank and the one with the other copy of its table; empty, or null for a bucket without that.
+  std::span<const std::shared_ptr<Communicator>> copy_pairs;
   Backend& backend;
   Parameters& parameters;
   TrafficCounter& counter;
@@ -102,7 +104,7 @@ class LayerRunner {
   Tensor allocate(const Box& box, std::string_view names) const;
   Tensor convert_layout(std::size_t i, std::string_view role, const Tensor& from, const LayerPlan::Steps& steps) const;
   void run_forward(std::size_t i, bool recompute, Microbatch& m, LayerState& state) const;
-  void run_backward_filter(const StepOp& op, Microbatch& m, LayerState& state) const;
+  void run_backward_filter(const StepOp& op, Microbatch& m, std::vector<LayerState>& states) const;
   void run_backward_data(std::size_t i, Microbatch& m, const LayerState& state) const;
   void add_gradient(const StepOp& op, Microbatch& m) const;
 

@@ -25,13 +25,33 @@ std::size_t trained_position(const LayerPlan& layer, int weight) {
                                                 [](const WeightSpec& spec) { return spec.trained; }));
 }
 
-std::string full_name(const LayerPlan& layer, std::size_t weight) {
-  return layer.name + "/" + layer->weights[weight].name;
+/// The layer that draws a weight, and stores it in a checkpoint.
+const LayerPlan& owner(const Plan& plan, std::size_t layer, std::size_t weight) {
+  const int table = plan.layers[layer].table;
+  return plan.layers[table >= 0 && weight == 0 ? static_cast<std::size_t>(table) : layer];
+}
+
+std::string full_name(const Plan& plan, std::size_t layer, std::size_t weight) {
+  const LayerPlan& of = owner(plan, layer, weight);
+  return of.name + "/" + of->weights[weight].name;
+}
+
+std::string name_of(const Plan& plan, const Bucket::Entry& entry) {
+  return full_name(plan, static_cast<std::size_t>(entry.layer), static_cast<std::size_t>(entry.weight));
 }
 
 /// Returns a layer of the replica that the stage runs.
 const LayerPlan& layer_on(const Plan& plan, std::size_t i, int stage) {
   return plan.replica_on(plan.layers[i].group, stage) == 1 ? plan.second_replica->layers[i] : plan.layers[i];
+}
+
+/// Gives a layer the table of its embedding, in its memory.
+void share_table(const LayerPlan& tied, Parameters::Layer& layer, const Parameters::Layer& embedding) {
+  layer.master[0] = embedding.master[0];
+  layer.compute.push_back(embedding.compute[0]);
+  if (embedding.gradient.empty()) return;  // without training
+  layer.gradient.resize(static_cast<std::size_t>(trained_position(tied, static_cast<int>(tied->weights.size()))));
+  layer.gradient[0] = embedding.gradient[0];
 }
 
 }  // namespace
@@ -47,7 +67,7 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
     const auto& specs = plan.layers[i]->weights;
     layers_[i].master.resize(specs.size());
     for (std::size_t j = 0; j < specs.size(); ++j)
-      if (!specs[j].trained || !plan.workload.training)  // it is in no bucket
+      if ((!specs[j].trained || !plan.workload.training) && plan.layers[i].holds(j))  // it is in no bucket
         layers_[i].master[j] =
             DistTensor(layer_on(plan, i, stage)->at.w[j], rank, master, allocator, MemoryClass::weights);
   }
@@ -78,13 +98,23 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
   }
   for (std::size_t i = 0; i < layers_.size(); ++i)
     for (std::size_t j = 0; j < layers_[i].master.size(); ++j) {
-      const auto& spec = plan.layers[i]->weights[j];
+      if (!plan.layers[i].holds(j)) {
+        share_table(plan.layers[i], layers_[i], layers_[plan.layers[i].table]);
+        continue;
+      }
+      const LayerPlan& drawn = owner(plan, i, j);
+      const auto& spec = drawn->weights[j];
       const Tensor& w = layers_[i].master[j].local;
-      draw(spec, plan.layers[i].name, seed, w);
+      draw(spec, drawn.name, seed, w);
       const bool rounded = spec.trained && dtype != master;
+      if (is_second_copy(plan, i, j)) copies_.emplace_back(layers_[plan.layers[i].table].master[0].local, w);
       layers_[i].compute.push_back(rounded ? Tensor(dtype, w.names(), w.box(), allocator, MemoryClass::weights) : w);
     }
   refresh(allocator->stream());
+}
+
+bool Parameters::is_second_copy(const Plan& plan, std::size_t layer, std::size_t weight) const {
+  return weight == 0 && plan.layers[layer].copies_table && !layers_[plan.layers[layer].table].master.empty();
 }
 
 Tensor Parameters::whole_state(const Bucket& bucket, const Flat& flat, const Tensor& share,
@@ -101,12 +131,13 @@ std::vector<NamedTensor> Parameters::named(const Plan& plan, const ProcessGrid& 
   std::vector<NamedTensor> tensors;
   for (std::size_t i = 0; i < layers_.size(); ++i)
     for (std::size_t j = 0; j < layers_[i].master.size(); ++j)
-      tensors.push_back({full_name(plan.layers[i], j), layers_[i].master[j]});
+      if (plan.layers[i].holds(j) && !is_second_copy(plan, i, j))
+        tensors.push_back({full_name(plan, i, j), layers_[i].master[j]});
   if (!optimizer) return tensors;
   const auto states = plan.workload.optimizer.states();
   const int stage = plan.stage_of_rank(grid.grid().first_rank());
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    if (!buckets_[b].w) continue;  // it belongs to another stage
+    if (!buckets_[b].w || plan.is_second_copy(plan.buckets[b], stage)) continue;  // or it belongs to another stage
     for (std::size_t k = 0; k < states.size(); ++k) {
       const Tensor whole = whole_state(plan.buckets[b], buckets_[b], buckets_[b].state[k], grid);
       for (std::size_t e = 0; e < plan.buckets[b].entries.size(); ++e) {
@@ -116,7 +147,7 @@ std::vector<NamedTensor> Parameters::named(const Plan& plan, const ProcessGrid& 
         state.layout = bound->at.w[weight];
         state.local =
             Tensor::view(whole, buckets_[b].offsets[e], state.layout.shape().names(), state.layout.owned(grid.rank()));
-        tensors.push_back({fmt::format("{}.{}", full_name(bound, static_cast<std::size_t>(weight)), states[k]), state});
+        tensors.push_back({fmt::format("{}.{}", name_of(plan, plan.buckets[b].entries[e]), states[k]), state});
       }
     }
   }
@@ -128,9 +159,10 @@ std::vector<NamedTensor> Parameters::named_everywhere(const Plan& plan, const Pr
   for (auto& [name, tensor] : named(plan, grid, true)) mine[name] = tensor;
   const int stage = plan.stage_of_rank(world_rank);
   std::vector<NamedTensor> all;
-  for (const auto& layer : plan.layers)
-    for (std::size_t j = 0; j < layer->weights.size(); ++j) {
-      std::vector<std::string> names{full_name(layer, j)};
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+    const LayerPlan& layer = plan.layers[i];
+    for (std::size_t j = layer.table < 0 ? 0 : 1; j < layer->weights.size(); ++j) {
+      std::vector<std::string> names{full_name(plan, i, j)};
       if (layer->weights[j].trained)
         for (const auto& state : plan.workload.optimizer.states())
           names.push_back(fmt::format("{}.{}", names.front(), state));
@@ -145,6 +177,7 @@ std::vector<NamedTensor> Parameters::named_everywhere(const Plan& plan, const Pr
         all.push_back({name, tensor});
       }
     }
+  }
   return all;
 }
 
@@ -156,11 +189,9 @@ void Parameters::keep_state(const Plan& plan, const std::vector<NamedTensor>& na
     const Flat& flat = buckets_[b];
     if (!flat.w) continue;  // it belongs to another stage
     for (std::size_t e = 0; e < plan.buckets[b].entries.size(); ++e) {
-      const auto& [layer, weight] = plan.buckets[b].entries[e];
-      const auto& bound = plan.layers[layer];
+      const std::string name = name_of(plan, plan.buckets[b].entries[e]);
       for (std::size_t k = 0; k < states.size(); ++k) {
-        const Tensor& whole =
-            *by_name.at(fmt::format("{}.{}", full_name(bound, static_cast<std::size_t>(weight)), states[k]));
+        const Tensor& whole = *by_name.at(fmt::format("{}.{}", name, states[k]));
         const Interval mine = intersect({flat.offsets[e], flat.offsets[e] + whole.volume()}, flat.share);
         if (mine.empty()) continue;
         const Box box(Shape{{'F', mine.extent()}});
@@ -173,6 +204,7 @@ void Parameters::keep_state(const Plan& plan, const std::vector<NamedTensor>& na
 }
 
 void Parameters::refresh(Stream stream) {
+  for (const auto& [from, to] : copies_) copy_box(from, to, to.box(), stream);
   for (auto& layer : layers_)
     for (std::size_t i = 0; i < layer.master.size(); ++i)
       if (const auto& w = layer.master[i].local; layer.compute[i].data() != w.data())

@@ -5,6 +5,7 @@
 #include "partita/train/checkpoint/checkpoint.hpp"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace partita {
@@ -43,14 +44,19 @@ class Parameters {
   std::vector<NamedTensor> named_everywhere(const Plan& plan, const ProcessGrid& grid, int world_rank) const;
   /// Copies this rank's share of the states from `named`, after a load.
   void keep_state(const Plan& plan, const std::vector<NamedTensor>& named);
-  /// Rounds the masters to the copies that kernels read. Call it after an update or a load.
+  /// Rounds the masters to the copies that kernels read, after it has given the second copy of a table on this rank the
+  /// values of the first, which alone is loaded. Call it after an update or a load.
   void refresh(Stream stream);
 
  private:
   Tensor whole_state(const Bucket& bucket, const Flat& flat, const Tensor& share, const ProcessGrid& grid) const;
 
+  /// True if this rank holds the weight, a copy of a table, twice: named() has the embedding's.
+  bool is_second_copy(const Plan& plan, std::size_t layer, std::size_t weight) const;
+
   std::vector<Layer> layers_;
   std::vector<Flat> buckets_;
+  std::vector<std::pair<Tensor, Tensor>> copies_;  // tables, and their second copies on this rank
 };
 
 }  // namespace partita

@@ -22,6 +22,7 @@ WeightUpdate::WeightUpdate(const RunContext& context, Stream stream)
       backend_(context.backend),
       grid_(context.gradient_grid),
       replica_pair_(context.replica_pair),
+      copy_pairs_(context.copy_pairs),
       parameters_(context.parameters),
       counter_(context.counter),
       stream_(stream),
@@ -100,6 +101,7 @@ void WeightUpdate::add_squares(const Tensor& squares) const {
     const Tensor& sum = sums_[b];
     if (!sum || sum.volume() == 0) continue;
     const auto& bucket = plan_.buckets[b];
+    if (bucket.other_copy >= 0 && plan_.layers[bucket.last()].copies_table) continue;  // the first one counts
     const AxisSet copies = grid.all() & ~bucket.sharding & ~(plan_.sharded_optimizer ? bucket.axes : 0);
     const std::vector<int> equal = grid.group(grid_.rank(), copies);
     const Index me = std::find(equal.begin(), equal.end(), grid_.rank()) - equal.begin();
@@ -176,6 +178,23 @@ void WeightUpdate::add_replicas(int group) {
         counter_.set_label(plan_.layers[i].name, "running statistics of both replicas");
         add(w);
       });
+}
+
+void WeightUpdate::add_copies(int layer) {
+  const Timed timed(Profile::Part::exchange);
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    const Bucket& bucket = plan_.buckets[b];
+    const Tensor& sum = sums_[b];
+    if (bucket.last() != layer || bucket.other_copy < 0 || sum.volume() == 0) continue;
+    if (copy_pairs_[b]) {
+      label(bucket, "dw of both copies");
+      copy_pairs_[b]->all_reduce(sum.data(), sum.volume(), sum.dtype(), ReduceOp::sum, stream_).wait(stream_);
+      continue;
+    }
+    const Tensor& other = sums_[bucket.other_copy];
+    partita::add(other, sum, stream_);
+    copy_box(sum, other, sum.box(), stream_);
+  }
 }
 
 void WeightUpdate::clear_statistics(int layer) {

@@ -34,6 +34,8 @@ class WeightUpdate {
   void finish();
   /// Adds the gradients and running statistics of a group's two replicas.
   void add_replicas(int group);
+  /// Adds the gradients of both copies of a table. `layer` is the one with this rank's copy, or with the first of them.
+  void add_copies(int layer);
   /// Sets a layer's running statistics to zero.
   void clear_statistics(int layer);
   /// Multiplies the gradients by 1/scale, in the master dtype, before they are summed. `scale` is a power of two.
@@ -83,6 +85,7 @@ class WeightUpdate {
   Backend& backend_;
   const ProcessGrid& grid_;
   Communicator* replica_pair_;  // this rank and the one with the other replica
+  std::span<const std::shared_ptr<Communicator>> copy_pairs_;
   Parameters& parameters_;
   TrafficCounter& counter_;
   Stream stream_;

@@ -61,6 +61,7 @@ Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool
   apart.microbatches = schedule.microbatches();
   apart.workload.batch = layers.front()->shape['N'] * apart.microbatches;
   apart.stage_of_group.clear();
+  for (Bucket& bucket : apart.buckets) bucket.other_copy = -1;
   const auto first_reader = [&](std::size_t layer, int group) {
     for (std::size_t i = layer; i < layers.size(); ++i)
       if (layers[i].group == group && std::count(layers[i].inputs.begin(), layers[i].inputs.end(), layer) > 0)
@@ -99,8 +100,19 @@ class Alone {
         world_(make_solo(rank, plan_.ranks(), asynchronous, &stand_ins_, device_)),
         control_(make_solo(rank, plan_.ranks(), asynchronous)),
         parameters_(plan_, rank, 1, allocator_),
-        executor_(
-            {plan_, grid_, grid_, *world_, *control_, nullptr, backend, parameters_, counter_, allocator_, 1, true}) {
+        executor_({plan_,
+                   grid_,
+                   grid_,
+                   *world_,
+                   *control_,
+                   nullptr,
+                   {},
+                   backend,
+                   parameters_,
+                   counter_,
+                   allocator_,
+                   1,
+                   true}) {
     const Target target = executor_.target();
     batch_.target = Tensor(target.labels ? DType::i32 : plan_.workload.dtype, target.shape.names(),
                            executor_.target_box(), allocator_, MemoryClass::activations);

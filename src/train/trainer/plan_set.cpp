@@ -32,8 +32,8 @@ void PlanSet::prepare(BoundPlan& entry, Plan plan) {
       if (item.purpose == Purpose::update) entry.of_update += item.traffic;
   entry.executor = std::make_unique<Executor>(
       RunContext{entry.plan, *ranks.grid, *ranks.gradient_grid, *ranks.between, *ranks.control,
-                 ranks.replica_pair.get(), shared_.backend, shared_.parameters, *ranks.counter, shared_.allocator,
-                 options.seed, options.overlap, &shared_.guard, options.graphs && captures()});
+                 ranks.replica_pair.get(), ranks.copy_pairs, shared_.backend, shared_.parameters, *ranks.counter,
+                 shared_.allocator, options.seed, options.overlap, &shared_.guard, options.graphs && captures()});
   if (options.dtype == shared_.backend.chosen_dtype())
     choose_kernels(shared_.backend, shared_.allocator->stream(), entry.executor->problems(),
                    KernelCache(options.kernel_folder, shared_.backend, options.threads), shared_.world,

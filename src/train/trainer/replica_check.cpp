@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <set>
 
 namespace partita {
 
@@ -33,8 +34,8 @@ std::uint64_t hash_of(const Tensor& tensor) {
 /// What a rank holds of a weight, or of a state of the optimizer.
 struct Part {
   std::string name;
-  int number = 0;   // of the weight or state among all those of the plan
-  int group = 0;    // of the weight's layer
+  int number = 0;  // of the weight or state among all those of the plan
+  Bucket::Entry of = {};
   AxisSet cut = 0;  // ranks that differ along these axes hold other elements
   Tensor elements;
   std::uint64_t hash = 0;
@@ -55,9 +56,12 @@ std::vector<Part> parts_of(const Plan& plan, Parameters& parameters) {
   };
   for (std::size_t i = 0; i < plan.layers.size(); ++i)
     for (std::size_t w = 0; w < plan.layers[i]->weights.size(); ++w, ++number)
-      if (const auto& master = parameters.layer(i).master; !master.empty())
-        add({fmt::format("{}/{}", plan.layers[i].name, plan.layers[i]->weights[w].name), number, plan.layers[i].group,
-             master[w].layout.sharding(), master[w].local});
+      if (const auto& master = parameters.layer(i).master; !master.empty() && plan.layers[i].holds(w))
+        add({fmt::format("{}/{}", plan.layers[i].name, plan.layers[i]->weights[w].name),
+             number,
+             {static_cast<int>(i), static_cast<int>(w)},
+             master[w].layout.sharding(),
+             master[w].local});
   const auto states = plan.workload.optimizer.states();
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
@@ -70,7 +74,7 @@ std::vector<Part> parts_of(const Plan& plan, Parameters& parameters) {
         const DistTensor& w = parameters.layer(static_cast<std::size_t>(layer)).master[weight];
         const Interval mine = intersect({flat.offsets[e], flat.offsets[e + 1]}, flat.share);
         if (mine.empty()) continue;
-        add({fmt::format("{}/{}.{}", at.name, at->weights[weight].name, states[k]), number, at.group,
+        add({fmt::format("{}/{}.{}", at.name, at->weights[weight].name, states[k]), number, bucket.entries[e],
              w.layout.sharding() | (plan.sharded_optimizer ? bucket.axes : 0),
              Tensor::view(flat.state[k], mine.lo - flat.share.lo, "F", Box(Shape{{'F', mine.extent()}}))});
       }
@@ -81,14 +85,18 @@ std::vector<Part> parts_of(const Plan& plan, Parameters& parameters) {
 
 /// Returns the ranks that hold the same elements, this one included, in order.
 std::vector<int> holders(const Plan& plan, const Part& part, int rank) {
-  std::vector<int> ranks;
-  for (int replica = 0; replica < plan.replicas(); ++replica) {
-    const Grid& grid = plan.grids[plan.stage_running(part.group, replica)];
-    for (const int r : grid.group(plan.rank_in_stage(rank), grid.all() & ~part.cut))
-      ranks.push_back(grid.first_rank() + r);
-  }
-  std::sort(ranks.begin(), ranks.end());
-  return ranks;
+  std::set<int> ranks;
+  const auto add = [&](int layer) {
+    for (int replica = 0; replica < plan.replicas(); ++replica) {
+      const Grid& grid = plan.grid_of(layer, replica);
+      for (const int r : grid.group(plan.rank_in_stage(rank), grid.all() & ~part.cut))
+        ranks.insert(grid.first_rank() + r);
+    }
+  };
+  add(part.of.layer);
+  for (const Bucket& bucket : plan.buckets)
+    if (bucket.other_copy >= 0 && bucket.entries.front() == part.of) add(plan.buckets[bucket.other_copy].last());
+  return {ranks.begin(), ranks.end()};
 }
 
 /// Sends each hash to the rank before this one that holds the same elements, and receives those of the rank after it.

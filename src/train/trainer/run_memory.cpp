@@ -94,7 +94,11 @@ Index RunMemory::shared_bytes(std::span<const DataPass> passes, const Communicat
   Index bytes = world.shared_bytes_of(world.size());
   if (whole.grids.size() > 1) bytes += world.shared_bytes_of(grid.size());
   for (const AxisSet axes : sets) bytes += world.shared_bytes_of(grid.group_size(axes));
-  return bytes + (whole.second_replica ? world.shared_bytes_of(2) : 0);
+  int pairs = whole.second_replica ? 1 : 0;
+  for (const Bucket& bucket : whole.buckets)
+    if (bucket.other_copy >= 0 && whole.stage_of(bucket.last()) == stage && !whole.holds_both_copies(bucket, stage))
+      ++pairs;
+  return bytes + pairs * world.shared_bytes_of(2);
 }
 
 MemoryPeak RunMemory::pass_peak(Index samples, bool training, const MemoryUse& held, int rank, bool arrives) const {
@@ -127,7 +131,7 @@ Index gathered_bytes(const Plan& plan, int world_rank) {
   for (const auto& bucket : plan.buckets) {
     const Index all = plan.elements(bucket, rank);
     const bool here = plan.replica_on(plan.layers[bucket.last()].group, stage) >= 0;
-    if (here && plan.share(bucket, rank).extent() != all) elements += all;
+    if (here && !plan.is_second_copy(bucket, stage) && plan.share(bucket, rank).extent() != all) elements += all;
   }
   return elements * static_cast<Index>(plan.workload.optimizer.states().size());
 }

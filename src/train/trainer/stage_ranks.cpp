@@ -1,6 +1,8 @@
 #include "src/train/trainer/stage_ranks.hpp"
 
 #include <algorithm>
+#include <array>
+#include <set>
 #include <utility>
 
 namespace partita {
@@ -23,6 +25,18 @@ StageRanks::StageRanks(const Plan& plan, Communicator& world, Processor& process
     const int first = plan.grids[pair].first_rank();
     replica_pair = between->split(first + plan.rank_in_stage(world.rank()), world.rank());
   }
+  copy_pairs.resize(plan.buckets.size());
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    const int other = plan.buckets[b].other_copy;
+    if (other < static_cast<int>(b) || plan.holds_both_copies(plan.buckets[b], plan.stage_of(plan.buckets[b].last())))
+      continue;
+    const std::array pair{static_cast<int>(b), other};
+    const auto of = std::find_if(pair.begin(), pair.end(),
+                                 [&](int copy) { return plan.stage_of(plan.buckets[copy].last()) == stage; });
+    const int mine = of == pair.end() ? plan.ranks() : plan.rank_in_stage(world.rank());
+    auto ranks = between->split(mine, world.rank());
+    if (of != pair.end()) copy_pairs[b] = copy_pairs[other] = std::move(ranks);
+  }
 }
 
 void StageRanks::add(const Plan& plan) {
@@ -35,8 +49,11 @@ Index StageRanks::shared_bytes() const {
     const Communicator& ranks = stage_grid.world();
     return job.shared_bytes() + stage_grid.shared_bytes() + (ranks.size() < job.size() ? ranks.shared_bytes() : 0);
   };
-  return of(*between, *grid) + (replica_pair ? replica_pair->shared_bytes() : 0) +
-         (gradients == between ? 0 : of(*gradients, *gradient_grid));
+  std::set<std::shared_ptr<Communicator>> pairs(copy_pairs.begin(), copy_pairs.end());
+  pairs.insert(replica_pair);
+  Index bytes = 0;
+  for (const auto& pair : pairs) bytes += pair ? pair->shared_bytes() : 0;
+  return of(*between, *grid) + bytes + (gradients == between ? 0 : of(*gradients, *gradient_grid));
 }
 
 }  // namespace partita

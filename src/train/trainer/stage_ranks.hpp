@@ -6,6 +6,7 @@
 #include "partita/train/trainer/processor.hpp"
 
 #include <memory>
+#include <vector>
 
 namespace partita {
 
@@ -32,6 +33,8 @@ class StageRanks {
   std::shared_ptr<ProcessGrid> grid;           ///< of the stage
   std::shared_ptr<ProcessGrid> gradient_grid;  ///< the same for gradients; `grid` itself on the CPU
   std::shared_ptr<Communicator> replica_pair;  ///< the two ranks that hold both replicas of a weight, or null
+  /// By bucket of the plan: the two ranks that hold both copies of its table, or null.
+  std::vector<std::shared_ptr<Communicator>> copy_pairs;
 };
 
 }  // namespace partita

@@ -27,11 +27,14 @@ bool matches(const std::vector<std::string>& patterns, const std::string& layer)
                      [&](const std::string& pattern) { return fnmatch(pattern.c_str(), layer.c_str(), 0) == 0; });
 }
 
+/// The first weight that a checkpoint stores with the layer: not the table of an embedding.
+std::ptrdiff_t first_own_weight(const LayerPlan& layer) { return layer.table < 0 ? 0 : 1; }
+
 /// Throws Error if a pattern matches no layer that has weights.
 void check_patterns(const Plan& plan, const std::vector<std::string>& patterns) {
   std::vector<std::string> names;
   for (const auto& layer : plan.layers)
-    if (!layer->weights.empty()) names.push_back(layer.name);
+    if (std::ssize(layer->weights) > first_own_weight(layer)) names.push_back(layer.name);
   for (const auto& pattern : patterns)
     if (std::none_of(names.begin(), names.end(), [&](const auto& name) { return matches({pattern}, name); }))
       fail("--skip \"{}\": the model has no layer with weights of this name{}; it has {}", pattern,
@@ -130,7 +133,7 @@ LoadedWeights Trainer::load_weights(const CheckpointFile& file, const std::vecto
   agree_or_throw(world_, [&] {
     check_patterns(plan(), skip);
     for (const auto& layer : plan().layers)
-      for (const auto& weight : layer->weights) {
+      for (const auto& weight : std::span(layer->weights).subspan(static_cast<std::size_t>(first_own_weight(layer)))) {
         const std::string name = fmt::format("{}/{}", layer.name, weight.name);
         if (matches(skip, layer.name)) {
           result.left.push_back(name);

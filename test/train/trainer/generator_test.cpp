@@ -20,7 +20,7 @@ constexpr Index places = 7, tokens = 11, sequences = 3;
 /// The parts in which decoders differ.
 struct Parts {
   Index heads = 6, groups = 0;
-  bool rotary = false, mean_square = false, gated = false;
+  bool rotary = false, mean_square = false, gated = false, tied = false;
 };
 
 Model decoder(const Parts& parts) {
@@ -44,7 +44,10 @@ Model decoder(const Parts& parts) {
     u = parts.gated ? m.gated("gate" + i, u) : m.gelu("gelu" + i, u);
     t = m.add("total" + i, t, linear("down" + i, u, hidden));
   }
-  m.softmax_cross_entropy("loss", linear("scores", norm("norm", t), tokens));
+  t = norm("norm", t);
+  m.softmax_cross_entropy(
+      "loss", parts.tied ? m.linear("scores", t, {.features = tokens, .per_place = true, .tied_to = "embedding"})
+                         : linear("scores", t, tokens));
   return m;
 }
 
@@ -153,7 +156,8 @@ void expect_equal(const Model& model, const Strategy& strategy) {
 
 std::vector<Model> models() {
   return {decoder({}), decoder({.rotary = true, .mean_square = true, .gated = true}),
-          decoder({.heads = 6, .groups = 2, .rotary = true}), decoder({.heads = 6, .groups = 3, .mean_square = true})};
+          decoder({.heads = 6, .groups = 2, .rotary = true}),
+          decoder({.heads = 6, .groups = 3, .mean_square = true, .tied = true})};
 }
 
 TEST(Generator, ContinuesAsAWholePassOnOneRank) {
@@ -197,7 +201,7 @@ TEST(Generator, ContinuesAsAWholePassOnStages) {
       strategy.group({"tokens", "sum1", Grid::parse("t=2")}).group({"between1", "loss", Grid::parse("t=2")});
       for (const char* cut : {"qkv*", "attention*", "up*"}) strategy.layer(cut, {.output = "C@t"});
       strategy.schedule(kind, microbatches);
-      expect_equal(decoder({}), strategy);
+      for (const bool tied : {false, true}) expect_equal(decoder({.tied = tied}), strategy);
     }
 }
 

@@ -15,6 +15,7 @@ struct TransformerSize {
   Index sequence = 0;    ///< places of a sample
   Index vocabulary = 0;  ///< different tokens
   Index patch = 0;       ///< extent of the squares of an image that become places
+  bool tied = false;     ///< the scores share the table of the embedding, as they do in gpt2-small anyway
   double dropout = 0;    ///< rate of dropout behind the embedding or patches, and of what blocks add to their input
   /// two or more: they take the places of the two linear layers. A single chosen expert has its probability as gate
   /// (Fedus et al. 2022); the gates of several ones are normalized (Lepikhin et al. 2021)
@@ -77,8 +78,8 @@ Model mesh_tangling(const ModelSize& size = {});
 /// linear layer of four times the width with GELU, each after a normalization and with a shortcut (Radford et al.
 /// 2019). 4 blocks of 256 channels with 4 heads, 256 places, 256 tokens: bytes of text.
 Model gpt(const ModelSize& size = {});
-/// GPT-2 small: 12 blocks of 768 channels with 12 heads, 1,024 places, 50,257 tokens. The scores have weights of their
-/// own.
+/// GPT-2 small: 12 blocks of 768 channels with 12 heads, 1,024 places, 50,257 tokens. The scores share the
+/// embedding's table: 124,439,808 weights.
 Model gpt2_small(const ModelSize& size = {});
 /// The models of 22 and 175 billion weights of Korthikanti et al. 2022: 48 blocks of 6,144 channels with 64 heads, and
 /// 96 blocks of 12,288 channels with 96 heads; 2,048 places, 51,200 tokens.
@@ -88,7 +89,8 @@ Model gpt_175b(const ModelSize& size = {});
 /// An encoder that guesses hidden tokens from both sides (mask_tokens): blocks of attention to all places and of a
 /// linear layer of four times the width with GELU, each with a shortcut and a normalization behind it (Devlin et al.
 /// 2019). 12 blocks of 768 channels with 12 heads, 512 places, 30,522 tokens. Labels of -100 count for nothing, unless
-/// `labels` names another one. There are no pairs of sentences, and the scores have weights of their own.
+/// `labels` names another one. There are no pairs of sentences. The scores have weights of their own unless they are
+/// `tied`, and always a bias.
 Model bert(const ModelSize& size = {});
 
 /// 224x224 RGB images, 1,000 classes, in patches of 16x16: the small vision transformer, 12 blocks of 384 channels with

@@ -21,6 +21,8 @@ struct Bucket {
   AxisSet axes = 0;            ///< axes over which the gradients are pending sums; 0: there is nothing to sum
   AxisSet sharding = 0;        ///< axes that shard each of its weights
   std::vector<Entry> entries;  ///< in the model's order
+  /// index of the bucket with the other copy of its only weight, a table (LayerPlan::copies_table); -1: there is none
+  int other_copy = -1;
 
   /// The layer whose backward completes the bucket.
   int last() const { return entries.front().layer; }
@@ -45,9 +47,9 @@ class BucketCap {
 
 /// Groups the trained weights of all layers into buckets, in the order in which backward completes them. A bucket is
 /// closed before it would exceed its BucketCap. Weights are never split: a weight larger than the cap has a bucket of
-/// its own. Weights that are sharded over different axes do not share a bucket: so ranks that hold replicas of a weight
-/// have buckets of the same length, in which it lies at the same place. Only then do all transports sum gradients in
-/// the same order. `limit` is in bytes, `element` is the size of one element in bytes.
+/// its own, and so has each copy of a table. Weights that are sharded over different axes do not share a bucket: so
+/// ranks that hold replicas of a weight have buckets of the same length, in which it lies at the same place. Only then
+/// do all transports sum gradients in the same order. `limit` is in bytes, `element` is the size of one element in bytes.
 std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element);
 
 /// Returns the buckets that a layer completes (Bucket::last). `all` are those of plan_buckets().

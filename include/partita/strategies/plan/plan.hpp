@@ -80,6 +80,11 @@ struct LayerPlan {
   bool fusible = false;                       ///< an activation in place, which the layer before it may compute
   bool computed_by_producer = false;          ///< `fusible`, and the layer before computes it on every backend
   bool forwards_gradient = false;             ///< the gradient of each input is dy itself
+  // A tied layer (Linear::tied_to). In the embedding's group the two share one table and one gradient. A layer of
+  // another group, or whose gradient is summed over other axes, holds a copy: once a step the gradients of both copies
+  // are added, so that both are updated alike.
+  int table = -1;             ///< the embedding whose table is its first weight; -1: its weights are its own
+  bool copies_table = false;  ///< it holds a copy of that table
   std::shared_ptr<const LayerBinding> binding;
 
   const LayerBinding* operator->() const { return binding.get(); }
@@ -102,6 +107,8 @@ struct LayerPlan {
   /// Returns false if the layer has no weights to train and no input's gradient is needed. Readers on any stage then
   /// send no gradient of y back to it.
   bool has_backward() const { return trains() || needs_any_dx(); }
+  /// Returns false for a weight that is the table of another layer, in its memory.
+  bool holds(std::size_t weight) const { return weight > 0 || table < 0 || copies_table; }
 };
 
 /// For each layer, the layers on any stage that read its output, in order.
@@ -181,6 +188,15 @@ struct Plan {
   Index elements(const Bucket& bucket, int rank) const;
   /// Returns the elements of that buffer that `rank` updates. It holds the optimizer's state of these elements only.
   Interval share(const Bucket& bucket, int rank) const;
+  /// Returns true if a stage holds this bucket and the one with the other copy of its table.
+  bool holds_both_copies(const Bucket& bucket, int stage) const;
+  /// Returns true for the second of them, that of the layer behind the embedding.
+  bool is_second_copy(const Bucket& bucket, int stage) const {
+    return holds_both_copies(bucket, stage) && layers[bucket.last()].copies_table;
+  }
+  /// Returns the rank of the world with the other copy of the bucket's table, which holds the same part of it as `rank`
+  /// of the bucket's stage.
+  int rank_of_other_copy(const Bucket& bucket, int rank) const;
   /// Returns the axes over which norms of whole weights are summed.
   AxisSet norm_axes(const Bucket& bucket) const { return bucket.sharding | (sharded_optimizer ? bucket.axes : 0); }
 

@@ -32,6 +32,7 @@ struct StepOp {
     sum_zero_gradients,   ///< starts the sums of all buckets of a group that ran no microbatch, with zeros
     finish_sums,          ///< waits until all gradients are summed
     add_replicas,         ///< adds gradients and running statistics of both replicas
+    add_copies,           ///< adds the gradients of both copies of the table that this layer completes the sum of
     update,               ///< the optimizer's update of a group's weights; a sharded optimizer then gathers them
     send_output,          ///< completes the sums of y and starts to send it along sends_to_stages[part]
     receive_input,        ///< starts to receive that y on the other stage

@@ -33,6 +33,7 @@ constexpr std::optional<Pass> pass_of(const StepOp& op) {
     case sum_gradients:
     case sum_zero_gradients:
     case add_replicas:
+    case add_copies:
     case update:
     case share_loss: return Pass::update;
     default: return std::nullopt;
@@ -53,6 +54,7 @@ enum class Purpose : std::uint8_t {
   stages,      ///< transfers from one stage to another
   sum,         ///< sums of weight gradients
   replicas,    ///< sums of gradients and running statistics over both replicas
+  copies,      ///< sums of gradients over both copies of a tied table
   update,      ///< norms, and the all-gather of weights by a sharded optimizer
 };
 
@@ -60,7 +62,7 @@ enum class Purpose : std::uint8_t {
 struct PlannedTraffic {
   std::string role;  ///< the label in `explain` and in the executor's counters, e.g. "halo x", "dw"
   Verb verb = Verb::none;
-  AxisSet axes = 0;  ///< axes of a collective; 0 for a collective over all ranks or both replicas
+  AxisSet axes = 0;  ///< axes of a collective; 0 for a collective over all ranks, or over two (other_rank)
   Traffic traffic;
   Pass pass = Pass::forward;
   Purpose purpose = Purpose::input;
@@ -78,6 +80,10 @@ std::vector<PlannedTraffic> layer_traffic(const Plan& plan, int layer, int rank)
 /// algorithms with the fewest bytes send. With n bytes among p ranks these are 2 (p-1)/p n for an all-reduce, and
 /// (p-1)/p n for the others (Thakur, Rabenseifner, Gropp 2005).
 double sent_bytes(const Plan& plan, const PlannedTraffic& item, int rank);
+
+/// Returns the rank with which `rank` shares a collective over both replicas or both copies of a table; nullopt for
+/// other communications.
+std::optional<int> other_rank(const Plan& plan, const PlannedTraffic& item, int rank);
 
 /// What a rank sends in a step.
 struct RankTraffic {

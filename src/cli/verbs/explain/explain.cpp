@@ -57,6 +57,11 @@ std::string shape_and_layout(const Shape& shape, const Layout& layout) {
   return fmt::format("{:<28} {}", layout.print(), shape.print());
 }
 
+/// Says of which embedding the table of a tied layer is.
+std::string origin_of_table(const Plan& plan, const LayerPlan& layer) {
+  return fmt::format(" of {}{}", plan.layers[layer.table].name, layer.copies_table ? ", a copy" : "");
+}
+
 void print_gradients(const LayerPlan& layer) {
   for (std::size_t i = 0; i < layer->at.dx.size(); ++i)
     if (layer->needs_dx[i]) print_line("dx", layer->at.dx[i].print());
@@ -148,8 +153,9 @@ void print_layer(const Plan& plan, int index, const ExplainOptions& options) {
   print_products(layer->at.products, plan.workload.dtype);
   for (const auto& x : layer->at.x) print_line("x", shape_and_layout(x.shape(), x));
   for (std::size_t i = 0; i < layer->weights.size(); ++i)
-    print_line("w", fmt::format("{:<28} {} {}", layer->at.w[i].print(), layer->weights[i].name,
-                                layer->weights[i].shape.print()));
+    print_line("w", fmt::format("{:<28} {} {}{}", layer->at.w[i].print(), layer->weights[i].name,
+                                layer->weights[i].shape.print(),
+                                i > 0 || layer.table < 0 ? "" : origin_of_table(plan, layer)));
   if (!(layer->at.y == layer->y)) print_line("computes", layer->at.y.print());
   print_line("y", shape_and_layout(layer->shape, layer->y));
   if (plan.workload.training) {
