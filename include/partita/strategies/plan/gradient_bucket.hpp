@@ -49,7 +49,8 @@ class BucketCap {
 /// closed before it would exceed its BucketCap. Weights are never split: a weight larger than the cap has a bucket of
 /// its own, and so has each copy of a table. Weights that are sharded over different axes do not share a bucket: so
 /// ranks that hold replicas of a weight have buckets of the same length, in which it lies at the same place. Only then
-/// do all transports sum gradients in the same order. `limit` is in bytes, `element` is the size of one element in bytes.
+/// do all transports sum gradients in the same order. `limit` is in bytes, `element` is the size of one element in
+/// bytes.
 std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index limit, Index element);
 
 /// Returns the buckets that a layer completes (Bucket::last). `all` are those of plan_buckets().

@@ -97,7 +97,8 @@ class NothingFits : public Error {
 ///     schedule                        the kinds in `options.kinds`
 ///     sharded optimizer, recomputation, more microbatches
 ///                                     if the memory limit requires it, alone and together
-///     layouts of groups of layers     others are priced one by one, and what is faster is taken
+///     layouts of groups of layers, and of layers that are alike
+///                                     others are priced one by one, and what is faster is taken
 ///     channels in all layers          of models without convolutions, on the stages of the fastest, with the products
 ///                                     that are chosen for the machine
 ///     orders of the grid's axes       of the strategies that are returned, if there are three axes or fewer

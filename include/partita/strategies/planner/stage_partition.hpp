@@ -12,7 +12,8 @@ namespace partita {
 /// All partitions are compared if they are few. Otherwise a local search moves boundaries as long as the time falls. It
 /// starts from the partition whose slowest group is fastest (dynamic programming over layers and groups, Narayanan et
 /// al. 2019, with memory), and from several variations of it. Without an active memory limit the result is never slower
-/// than this start; it was the best partition in 98 of 100 small cases.
+/// than this start; it was the best partition in 98 of 100 small cases. In models of more than 256 layers, groups end
+/// only where nowhere within a few layers less crosses.
 ///
 /// `limit` is the memory that a rank may hold in bytes (peak_memory()); 0 means no limit. The search counts weights,
 /// their gradients and optimizer state, and the activations of as many microbatches as the schedule has in flight in
