@@ -485,9 +485,9 @@ TEST(Model, ScoresMayShareTheTableOfAnEmbedding) {
     t = m.embedding("other", m.input("more", {.length = 5, .tokens = true}), {.vocabulary = 9, .features = 7});
     expect_error([&] { m.linear("scores", t, linear); }, parts);
   };
-  refused(
-      {.features = 9, .per_place = true, .tied_to = "first"},
-      {"layer 'scores' (linear)", "tied_to is 'first', which is no embedding before it", "'embedding' and 'other'"});
+  refused({.features = 9, .per_place = true, .tied_to = "first"},
+          {"layer 'scores' (linear)", "tied_to is 'first', which is no embedding before it",
+           "it has 'embedding', 'other'"});
   refused({.features = 9, .per_place = true, .tied_to = "others"}, {"no embedding", "did you mean 'other'?"});
   refused({.features = 8, .per_place = true, .tied_to = "other"},
           {"\"V=8 C=7\"", "the table \"V=9 C=7\" of 'other'", "as many features as that has tokens"});
