@@ -145,7 +145,9 @@ std::unique_ptr<Dataset> open_data(const TrainOptions& options, const Model& mod
                             options.trainer.seed, part);
   } else if (options.trainer.data == "text") {
     const Shape tokens = model.shapes(1)[0];
-    if (!model.layers().front().op->integers() || !tokens.has('L'))
+    const std::vector<int> inputs = model.inputs();
+    const auto reads_tokens = [&](int input) { return model.layers()[input].op->integers(); };
+    if (!std::all_of(inputs.begin(), inputs.end(), reads_tokens) || !tokens.has('L'))
       fail("--data text: the model '{}' has no input of tokens; use a model of text, as gpt", model.name());
     if (options.data_dir.empty())
       fail("--data text: say with --data-dir which file, or which folder with training.txt and test.txt");
