@@ -132,13 +132,18 @@ void each_group_op(const Plan& plan, Action::Kind kind, bool idle, Visit&& visit
 }
 
 /// Calls visit(op) for each operation with which a stage's last action `reduce` ends: sums over both copies of tables.
-/// Nothing else is left to compute then, so that no stage waits for one that waits for it.
+/// Nothing else is left to compute then, and tables come in the same order on all stages, so that no stage waits for one
+/// that waits for it.
 template <class Visit>
 void each_copy_op(const Plan& plan, int stage, Visit&& visit) {
-  for (const Bucket& bucket : plan.buckets) {
-    if (bucket.other_copy < 0 || plan.replica_on(plan.layers[bucket.last()].group, stage) < 0) continue;
-    if (plan.is_second_copy(bucket, stage)) continue;
-    visit(StepOp{StepOp::Kind::add_copies, false, 0, bucket.last()});
+  for (int first = 0; first < std::ssize(plan.buckets); ++first) {
+    const int other = plan.buckets[first].other_copy;
+    if (other < first) continue;  // it has none, or was visited with its other copy
+    for (const int b : {first, other}) {
+      const Bucket& bucket = plan.buckets[b];
+      if (plan.replica_on(plan.layers[bucket.last()].group, stage) < 0 || plan.is_second_copy(bucket, stage)) continue;
+      visit(StepOp{StepOp::Kind::add_copies, false, 0, bucket.last()});
+    }
   }
 }
 

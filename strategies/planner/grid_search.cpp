@@ -163,12 +163,16 @@ void GridSearch::offer(Offers offers) {
 /// Adds an offer, estimated with its stages as placed. If the update of the weights takes part of the step and is
 /// faster in shares, ranks share it.
 void GridSearch::add_offer(std::vector<UnplacedStrategy>& offers, Strategy strategy, Strategy placed, int data) {
-  StepCost step = context_.pricer->step(context_.bind(placed));
+  const std::optional<Plan> plan = context_.bind_if_it_can(placed);
+  if (!plan) return;
+  StepCost step = context_.pricer->step(*plan);
   if (step.parts.update >= least_update * step.seconds) {
     Strategy sharing = placed;
     sharing.optimizer_state(Strategy::OptimizerState::sharded);
-    if (const StepCost shared = context_.pricer->step(context_.bind(sharing)); shared.seconds < step.seconds) {
-      step = shared;
+    const std::optional<Plan> other = context_.bind_if_it_can(sharing);
+    if (const auto shared = other ? std::optional(context_.pricer->step(*other)) : std::nullopt;
+        shared && shared->seconds < step.seconds) {
+      step = *shared;
       placed = std::move(sharing);
       strategy.optimizer_state(Strategy::OptimizerState::sharded);
     }

@@ -16,6 +16,9 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
   std::vector<std::vector<int>> readers(whole.layers().size());
   for (int i = 0; i < static_cast<int>(whole.layers().size()); ++i)
     for (const int input : whole.layers()[i].inputs) readers[input].push_back(i);
+  std::vector<bool> is_table(whole.layers().size(), false);
+  for (const Layer& layer : whole.layers())
+    if (layer.table >= 0) is_table[layer.table] = true;
   // The activation behind a layer that computes it.
   const auto taken = [&](int i) -> std::optional<Activation> {
     if (readers[i].size() != 1) return std::nullopt;
@@ -28,8 +31,7 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
     const auto weights = layer.op->weights(inputs);
     trains.push_back(std::any_of(weights.begin(), weights.end(), [](const WeightSpec& w) { return w.trained; }));
     std::string text = std::to_string(layer.like);
-    if (std::any_of(whole.layers().begin(), whole.layers().end(), [&](const Layer& other) { return other.table == i; }))
-      text += " of " + layer.name;  // another layer names it
+    if (is_table[i]) text += " of " + layer.name;  // another layer names it
     if (const auto f = taken(i)) text += fmt::format(" then {}", name(f->kind));
     if (layer.op->activation() && taken(layer.inputs.front()))
       text += fmt::format(" after {}", whole.layers()[layer.inputs.front()].op->kind());

@@ -158,7 +158,8 @@ MemoryLimitedSearch::Estimated MemoryLimitedSearch::estimate(const Strategy& unp
   std::optional<Plan> plan;
   FullestRank fullest;
   const auto held = [&](const Strategy& strategy) {
-    plan = context_.bind(strategy);
+    plan = context_.bind_if_it_can(strategy);
+    if (!plan) return std::numeric_limits<Index>::max();
     fullest = fullest_rank(*plan);
     return fullest.memory.total;
   };

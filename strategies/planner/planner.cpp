@@ -62,14 +62,21 @@ void choose_update(Planned& planned, const SearchContext& context, Index limit) 
   using enum Strategy::OptimizerState;
   Strategy other = planned.strategy;
   other.optimizer_state(other.optimizer_state() == sharded ? replicated : sharded);
-  const Plan plan = context.bind(other);
+  const std::optional<Plan> bound = context.bind_if_it_can(other);
+  if (!bound) return;
+  const Plan& plan = *bound;
   if (context.pricer->step(plan).seconds >= planned.cost.seconds) return;
   Cost cost = context.pricer->cost(plan);
   if (cost.memory.total <= limit) planned = {std::move(other), std::move(cost), std::move(planned.choices)};
 }
 
-/// Adds the products and layouts of weights that are fastest on the machine.
+/// Adds the products and layouts of weights that are fastest on the machine. Forgets those whose rule a change of
+/// layouts has taken away.
 void add_products(Planned& planned, const SearchContext& context, Index limit) {
+  std::erase_if(planned.choices, [&](const ProductChoice& choice) {
+    const LayerRule rule = planned.strategy.rule_of(choice.layers.front());
+    return rule.weights != choice.rule.weights || rule.algorithm.has_value() != choice.rule.algorithm.has_value();
+  });
   auto [strategy, choices] = choose_products(context, planned.strategy, limit);
   if (choices.empty()) return;
   planned.strategy = with_short_rules(context.model, strategy);

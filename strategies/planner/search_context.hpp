@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/base/error.hpp"
 #include "partita/strategies/machine/kernel_times.hpp"
 #include "partita/strategies/machine/machine.hpp"
 #include "partita/strategies/plan/plan.hpp"
@@ -9,6 +10,7 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 
 namespace partita {
 
@@ -26,6 +28,15 @@ struct SearchContext {
 
   /// Binds a strategy with what the search has made before.
   Plan bind(const Strategy& strategy) const { return partita::bind(model, strategy, workload, *bound); }
+
+  /// The same; nothing if the strategy cannot run: two copies of a table forbid some partitions and optimizer states.
+  std::optional<Plan> bind_if_it_can(const Strategy& strategy) const {
+    try {
+      return bind(strategy);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
 
   bool time_is_up() const { return until < std::numeric_limits<double>::infinity() && now() >= until; }
 };

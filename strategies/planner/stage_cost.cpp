@@ -239,18 +239,23 @@ Index StagePartitionCost::bytes(int group, int first, int end) const {
          difference(recomputed_, first, end);
 }
 
-Index StagePartitionCost::bytes(const std::vector<int>& ends, bool with_recomputed) const {
+template <class Bytes>
+Index StagePartitionCost::on_fullest_stage(const std::vector<int>& ends, const Bytes& bytes) const {
   Index most = 0;
   for (const auto& counts : counts_) {
     Index all = 0;
-    for (const auto& [g, count] : counts) {
-      const int first = g == 0 ? 0 : ends[g - 1];
-      all += bytes(static_cast<int>(g), first, ends[g]);
-      if (!with_recomputed) all -= difference(recomputed_, first, ends[g]);
-    }
+    for (const auto& [g, count] : counts) all += bytes(static_cast<int>(g), g == 0 ? 0 : ends[g - 1], ends[g]);
     most = std::max(most, all);
   }
   return most;
+}
+
+Index StagePartitionCost::bytes(const std::vector<int>& ends) const {
+  return on_fullest_stage(ends, [this](int group, int first, int end) { return bytes(group, first, end); });
+}
+
+Index StagePartitionCost::kept_bytes(const std::vector<int>& ends) const {
+  return on_fullest_stage(ends, [this](int, int first, int end) { return difference(kept_, first, end); });
 }
 
 StagePartitionCost::Groups StagePartitionCost::groups(const std::vector<int>& ends, bool edges) const {

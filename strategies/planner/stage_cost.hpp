@@ -38,8 +38,10 @@ class StagePartitionCost {
   /// gradients and optimizer state, and the activations of as many microbatches as the schedule has in flight in this
   /// group.
   Index bytes(int group, int first, int end) const;
-  /// Bytes of all groups of a stage, on the stage that holds most; with or without what recomputed layers hold.
-  Index bytes(const std::vector<int>& ends, bool with_recomputed = true) const;
+  /// Bytes of all groups of a stage, on the stage that holds most.
+  Index bytes(const std::vector<int>& ends) const;
+  /// The same of weights, gradients and optimizer state alone.
+  Index kept_bytes(const std::vector<int>& ends) const;
   /// Seconds per step of the stage with the most work: a lower bound for every order of actions.
   double work(const std::vector<int>& ends) const;
   /// Seconds per step: simulates the schedule with its transfers, gradient sums and optimizer updates.
@@ -53,6 +55,9 @@ class StagePartitionCost {
     std::vector<EdgeTimes> transfers;  // by edge, in GroupGraph's numbering
   };
   Groups groups(const std::vector<int>& ends, bool edges) const;
+  /// Returns the bytes on the stage that holds most, where bytes(group, first, end) are those of a group.
+  template <class Bytes>
+  Index on_fullest_stage(const std::vector<int>& ends, const Bytes& bytes) const;
   void add_transfers(const std::vector<int>& ends, Groups& groups, bool edges) const;
   /// Seconds that a stage spends on gradient sums and updates, once per step.
   double after(std::size_t stage, const Groups& groups) const;

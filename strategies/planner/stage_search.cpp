@@ -261,7 +261,7 @@ FoundPartition search_partition(StagePartitionCost& price, Index limit, double m
           other.score.better_than(best->score))
         best = std::move(other);
   }
-  const Index held = price.bytes(best->ends), least = price.bytes(best->ends, false);
+  const Index held = price.bytes(best->ends), least = price.kept_bytes(best->ends);
   return {std::move(best->ends), held, least};
 }
 
@@ -290,14 +290,13 @@ PlacedStages partition_stages(const Plan& single_stage, const Strategy& strategy
 
 PlacedStages partition_within_limit(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
                                     Index limit, double effort, const std::function<Index(const Strategy&)>& held) {
-  constexpr int most = 4;        // maximum number of tries
-  constexpr double far = 1.125;  // what is counted may be a little more than what is held
+  constexpr int most = 4;  // maximum number of tries
   std::optional<PlacedStages> least;
   Index aim = limit;
   int tries = 0;
   do {
     PlacedStages next = partition_stages(single_stage, strategy, context, aim, effort);
-    if (static_cast<double>(next.least) > far * static_cast<double>(limit)) {
+    if (next.least > limit) {
       if (!least) least = std::move(next);
       break;
     }

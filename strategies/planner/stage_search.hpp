@@ -14,7 +14,7 @@ inline constexpr double affordable = 1 << 22;
 struct FoundPartition {
   std::vector<int> ends;  ///< the pieces at which groups end
   Index held = 0;         ///< bytes on the fullest rank, as StagePartitionCost counts them
-  Index least = 0;        ///< the same without what layers hold that are computed again
+  Index least = 0;        ///< of these, those of weights, their gradients and the optimizer's state
 };
 
 /// Returns the stage partition with the shortest makespan on ranks that hold at most `limit` bytes (0: no limit); among
@@ -46,7 +46,7 @@ PlacedStages partition_stages(const Plan& single_stage, const Strategy& strategy
 
 /// As partition_stages(), but the bytes are those that the stages really hold, which `held` returns for a strategy. If
 /// they exceed the limit, the search is repeated a few times with a lower limit. `held` is not asked for a strategy
-/// whose counted bytes alone exceed the limit by far.
+/// whose weights, gradients and state alone exceed the limit.
 PlacedStages partition_within_limit(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
                                     Index limit, double effort, const std::function<Index(const Strategy&)>& held);
 

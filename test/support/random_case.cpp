@@ -23,7 +23,7 @@ class Drawing {
         third_(seed % 3 == 0),
         fourth_(seed % 4 == 0),
         eighth_(seed % 8 == 0),
-        segments_(seed % 16 == 4),
+        segments_(seed % 16 == 4 && seed % 7 != 5),
         tables_(seed % 10 == 6),
         tied_(seed % 7 == 5) {
     strategy =
@@ -511,7 +511,7 @@ class Drawing {
   int dims_ = 2;  // number of spatial dimensions
   // whether three, four and eight divide the seed
   bool third_, fourth_, eighth_;
-  bool segments_;          // whether attention sees segments, if the model has no tables
+  bool segments_;          // whether attention sees segments, if the model has no tables and is not tied
   Value segments_in_;      // an input
   bool tables_;            // whether the model has tables, and several inputs
   bool tied_;              // whether its scores share the table of an embedding

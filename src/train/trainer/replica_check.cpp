@@ -47,7 +47,8 @@ struct Comparison {
   std::vector<std::size_t> parts;  // those that were received
 };
 
-/// Returns the parts of this rank that are not empty, in the same order on every rank.
+/// Returns the parts of this rank that are not empty, in the same order on every rank: copies of a table stand where
+/// that of the embedding does.
 std::vector<Part> parts_of(const Plan& plan, Parameters& parameters) {
   std::vector<Part> parts;
   int number = 0;
@@ -80,6 +81,11 @@ std::vector<Part> parts_of(const Plan& plan, Parameters& parameters) {
       }
     }
   }
+  const auto place = [&](const Part& part) {
+    const LayerPlan& layer = plan.layers[part.of.layer];
+    return part.of.weight == 0 && layer.table >= 0 ? layer.table : part.of.layer;
+  };
+  std::stable_sort(parts.begin(), parts.end(), [&](const Part& a, const Part& b) { return place(a) < place(b); });
   return parts;
 }
 

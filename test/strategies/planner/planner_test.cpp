@@ -307,6 +307,20 @@ TEST(Planner, TheFastestOfEachKindAreChosenFirst) {
   EXPECT_TRUE(fastest_of_kinds({}, 2).empty());
 }
 
+// Copies of a table forbid some partitions of two replicas, and some sharded states; the search goes on without these.
+TEST(Planner, PlansModelsWithATiedTable) {
+  const Model model = builtin_model(
+      "gpt",
+      {.transformer = {.layers = 4, .hidden = 64, .heads = 4, .sequence = 32, .vocabulary = 4096, .tied = true}});
+  const Workload workload{.batch = 16, .optimizer = {.method = Method::adam}};
+  for (const Planned& each : plan_strategies(model, workload, dgx_h100(), {}, {.ranks = 8, .best = 4}))
+    EXPECT_DOUBLE_EQ(estimate(bind(model, each.strategy, workload), dgx_h100()).seconds, each.cost.seconds)
+        << each.strategy.print();
+  const auto chimera = plan_strategies(model, workload, dgx_h100(), {},
+                                       {.ranks = 8, .best = 4, .least_stages = 2, .kinds = {ScheduleKind::chimera}});
+  EXPECT_FALSE(chimera.empty());
+}
+
 // The best of each kind come first; more of a kind only where there are too few kinds of interest. With a batch of 128
 // there are several; with 256 improving the fastest leaves its kind alone.
 TEST(Planner, StrategiesDifferInKind) {

@@ -93,6 +93,50 @@ TEST(TiedTraining, AnyLayoutGoesOnFromAnother) {
   std::filesystem::remove_all(folder);
 }
 
+/// Two tables, and two layers tied to them that stand in the same order as the embeddings or in the other one.
+Model with_two_tables(bool crossed) {
+  Model m("two tables");
+  const Value tokens = m.input("tokens", {.length = 3, .tokens = true});
+  const Value a = m.embedding("a", tokens, {.vocabulary = 7, .features = 4, .deviation = 1}),
+              b = m.embedding("b", tokens, {.vocabulary = 7, .features = 4, .deviation = 1});
+  const auto tied = [&](const char* name, const Value& x, const char* table) {
+    return m.linear(name, x, {.features = 7, .bias = false, .per_place = true, .tied_to = table});
+  };
+  const Value first = tied("first", m.add("sum", a, b), crossed ? "b" : "a");
+  const Value between = m.linear("between", first, {.features = 4, .per_place = true});
+  m.softmax_cross_entropy("loss", tied("second", between, crossed ? "a" : "b"));
+  return m;
+}
+
+// Both stages add the copies of both tables in one order, else each waits for the other.
+TEST(TiedTraining, TwoTablesDoNotWaitForEachOther) {
+  for (const bool crossed : {false, true}) {
+    const Model model = with_two_tables(crossed);
+    Strategy two;
+    two.group({"tokens", "sum"}).group({"first", "loss"}).schedule("1f1b", 2);
+    std::vector<double> losses;
+    for (const Strategy& strategy : {Strategy(), two}) {
+      double loss = 0;
+      run_threads(strategy.ranks(), [&](Communicator& comm) {
+        TrainerOptions options;
+        options.batch = 4;
+        options.dtype = DType::f64;
+        options.backend = "reference";
+        options.check_replicas = 1;
+        Trainer trainer(model, strategy, options, comm);
+        DrawnData data = data_of(model, options.batch);
+        const std::vector<Index> samples{0, 1, 2, 3};
+        for (int step = 0; step < 3; ++step) {
+          const StepResult result = trainer.step(data, samples);
+          if (comm.rank() == 0) loss = result.loss;
+        }
+      });
+      losses.push_back(loss);
+    }
+    EXPECT_NEAR(losses[1], losses[0], 1e-9) << (crossed ? "crossed" : "in order");
+  }
+}
+
 // The check of replicas holds the copies of both stages against each other.
 TEST(TiedTraining, ADifferenceOfCopiesIsNamed) {
   const Model model = small();
