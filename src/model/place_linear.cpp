@@ -40,19 +40,17 @@ std::vector<Algorithm> PlaceLinearOperator::algorithms() const { return contract
 
 namespace {
 
-/// Where the channels of x arrive over axes that cut samples or places of the output, x stays as it arrives: each rank
-/// multiplies its channels at all of these places, and a reduce-scatter sums and cuts the places
-/// (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022). `input`, or whole
+/// Returns the axes that cut the channels of x as it arrives, and samples or places of the output. Over these, x stays
+/// as it arrives: each rank multiplies its channels at all of these places, and a reduce-scatter sums and cuts the
+/// places (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022). `input`, or whole
 /// weights, ask for the other way: x changes from cut channels to cut places. Groups stay where they are, too, if each
 /// rank has whole ones: then an all-to-all makes places of the groups of y.
-Layout scattered_input(const LayoutRequest& request, Index groups) {
+AxisSet scattered_axes(const LayoutRequest& request, Index groups) {
   const Layout& x = request.arriving[0];
-  const AxisSet scattered = x.sharding('C') & sample_axes(request.output);
-  if (request.input[0] || scattered == 0) return basis(request);
-  if (request.weights && (request.weights->sharding(groups > 1 ? 'F' : 'C') & scattered) == 0) return basis(request);
   const Shape& y = request.output.shape();
-  if (groups > 1 && !keeps_pieces(x, x.shape()['C'] / groups, x.onto(y), y['C'] / groups)) return basis(request);
-  return x.with_partial(0);
+  if (request.input[0]) return 0;
+  if (groups > 1 && !keeps_pieces(x, x.shape()['C'] / groups, x.onto(y), y['C'] / groups)) return 0;
+  return x.sharding('C') & sample_axes(request.output);
 }
 
 }  // namespace
@@ -60,16 +58,22 @@ Layout scattered_input(const LayoutRequest& request, Index groups) {
 // y[N@a C@o L@b sum@i] = x[N@a C@i L@b] w[F@o C@i]; dw is partial over a and b. With groups, o and i are the same axes.
 // Axes that cut a tied table cut no samples nor places of x, whatever the output asks for.
 OperatorLayouts PlaceLinearOperator::layouts(const LayoutRequest& request) const {
-  Layout x = scattered_input(request, linear_.groups);
-  if (!linear_.tied_to.empty() && request.weights) x = without_axes(x, request.weights->sharding());
-  const std::array shapes{x.shape()};
-  Contraction product;
-  product.op = this;
-  product.x = x.with(x.shape().find('C'), {});
-  product.y = request.output.shape();
-  product.weights = weights(shapes);
-  product.groups = linear_.groups;
-  return contract(product, request);
+  const auto from = [&](Layout x) {
+    if (!linear_.tied_to.empty() && request.weights) x = without_axes(x, request.weights->sharding());
+    const std::array shapes{x.shape()};
+    Contraction product;
+    product.op = this;
+    product.x = x.with(x.shape().find('C'), {});
+    product.y = request.output.shape();
+    product.weights = weights(shapes);
+    product.groups = linear_.groups;
+    return contract(product, request);
+  };
+  const AxisSet scattered = scattered_axes(request, linear_.groups);
+  const auto sums = [&](const Layout& w) { return (w.sharding(linear_.groups > 1 ? 'F' : 'C') & scattered) != 0; };
+  if (scattered != 0 && (!request.weights || sums(*request.weights)))
+    if (OperatorLayouts at = from(request.arriving[0].with_partial(0)); sums(at.w[0])) return at;
+  return from(basis(request));
 }
 
 Layout PlaceLinearOperator::follow(const Layout& x, const Shape& output) const {

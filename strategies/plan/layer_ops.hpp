@@ -132,8 +132,8 @@ void each_group_op(const Plan& plan, Action::Kind kind, bool idle, Visit&& visit
 }
 
 /// Calls visit(op) for each operation with which a stage's last action `reduce` ends: sums over both copies of tables.
-/// Nothing else is left to compute then, and tables come in the same order on all stages, so that no stage waits for one
-/// that waits for it.
+/// Nothing else is left to compute then, and tables come in the same order on all stages, so that no stage waits for
+/// one that waits for it.
 template <class Visit>
 void each_copy_op(const Plan& plan, int stage, Visit&& visit) {
   for (int first = 0; first < std::ssize(plan.buckets); ++first) {

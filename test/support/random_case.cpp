@@ -23,9 +23,9 @@ class Drawing {
         third_(seed % 3 == 0),
         fourth_(seed % 4 == 0),
         eighth_(seed % 8 == 0),
-        segments_(seed % 16 == 4 && seed % 7 != 5),
+        segments_(seed % 16 == 4 && seed % 7 != 4),
         tables_(seed % 10 == 6),
-        tied_(seed % 7 == 5) {
+        tied_(seed % 7 == 4) {
     strategy =
         Strategy(pick(std::vector<std::string>{"", "a=2", "a=3", "a=4", "a=2 b=2", "a=6", "a=3 b=2", "a=2 b=3", "a=8",
                                                "a=2 b=4", "a=4 b=2", "a=2 b=2 c=2", "a=1 b=2", "a=2 b=1 c=3"}));

@@ -118,5 +118,22 @@ TEST(LinearLayers, GathersFeaturesWhereWeightsThenStayInPlace) {
   EXPECT_EQ(traffic[0].verb, Verb::all_gather);
 }
 
+// Plans of the last, smaller batch and of the second replica have the weights of the first plan as rules. Their buckets
+// must be the same. Here one channel, which arrives on one rank, makes whole weights the best.
+TEST(LinearLayers, WeightsThatWereChosenGiveTheSamePlanAsRules) {
+  Model m;
+  Value t = m.input("tokens", {.length = 5, .tokens = true});
+  t = m.embedding("embedding", t, {.vocabulary = 7, .features = 1});
+  t = m.linear("back", t, {.features = 1, .per_place = true});
+  m.softmax_cross_entropy("loss", m.linear("scores", t, {.features = 7, .per_place = true}));
+  Strategy strategy("a=2 b=4");
+  strategy.layer("embedding", {.output = "N@a C@b"}).layer("back", {.output = "N@b"});
+  for (const Index batch : {7, 6, 1}) {
+    const Workload workload{.batch = batch, .optimizer = {}};
+    const Plan plan = bind(m, strategy, workload);
+    EXPECT_EQ(bind(m, pin_weight_layouts(strategy, plan), workload).buckets, plan.buckets) << batch;
+  }
+}
+
 }  // namespace
 }  // namespace partita::test::contraction_test
