@@ -55,8 +55,10 @@ std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index lim
 
 /// Returns the buckets that a layer completes (Bucket::last). `all` are those of plan_buckets().
 inline std::span<const Bucket> completed_by(std::span<const Bucket> all, int layer) {
-  const auto found = std::ranges::equal_range(all, layer, std::ranges::greater(), &Bucket::last);
-  return {found.begin(), found.end()};
+  const auto behind = [layer](const Bucket& bucket) { return bucket.last() > layer; };
+  const auto not_before = [layer](const Bucket& bucket) { return bucket.last() >= layer; };
+  const auto first = std::partition_point(all.begin(), all.end(), behind);
+  return {first, std::partition_point(first, all.end(), not_before)};
 }
 
 }  // namespace partita
