@@ -42,9 +42,9 @@ namespace {
 
 /// Returns the axes that cut the channels of x as it arrives, and samples or places of the output. Over these, x stays
 /// as it arrives: each rank multiplies its channels at all of these places, and a reduce-scatter sums and cuts the
-/// places (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022). `input`, or whole
-/// weights, ask for the other way: x changes from cut channels to cut places. Groups stay where they are, too, if each
-/// rank has whole ones: then an all-to-all makes places of the groups of y.
+/// places (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022). `input`, or
+/// whole weights, ask for the other way: x changes from cut channels to cut places. Groups stay where they are, too, if
+/// each rank has whole ones: then an all-to-all makes places of the groups of y.
 AxisSet scattered_axes(const LayoutRequest& request, Index groups) {
   const Layout& x = request.arriving[0];
   const Shape& y = request.output.shape();
