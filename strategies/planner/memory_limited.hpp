@@ -42,7 +42,6 @@ class MemoryLimitedSearch {
   /// Returns the strategy with a stage partition that fits the memory limit approximately. If none fits, the limit is
   /// ignored, because a variant of the strategy that holds less may run as fast.
   Strategy placed(const Plan& single_stage, const Strategy& strategy, double effort);
-  /// Binds a strategy whose stages are placed.
 
   /// Offers a strategy. Keeps it, or its fastest variant that fits, if that is among the best.
   void offer(const UnplacedStrategy& offered);
