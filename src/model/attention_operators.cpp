@@ -39,8 +39,9 @@ OperatorLayouts RotaryOperator::layouts(const LayoutRequest& request) const {
 }
 
 std::string AttentionOperator::describe() const {
-  return fmt::format("{} heads {} groups{}{}{}", attention_.heads, attention_.groups,
+  return fmt::format("{} heads {} groups{}{}{}{}", attention_.heads, attention_.groups,
                      attention_.causal ? " causal" : "", segments_ ? " segments" : "",
+                     attention_.dropout > 0 ? fmt::format(" dropout {:g}", attention_.dropout) : "",
                      form_ == Form::continued ? " continued"
                      : whole()                ? " whole"
                                               : "");
@@ -52,6 +53,8 @@ Shape AttentionOperator::output(std::span<const Shape> inputs) const {
   if (segments_ && !(inputs[1] == with_channels(inputs[0], 1)))
     fail("its segments are {} for the sequence {}; give one number for each place, {}", inputs[1].print(),
          inputs[0].print(), with_channels(inputs[0], 1).print());
+  if (!(attention_.dropout >= 0 && attention_.dropout < 1))
+    fail("dropout is {}; it must be in [0, 1)", attention_.dropout);
   return with_channels(inputs[0], all.groups * all.in_group * all.dim);
 }
 
@@ -188,14 +191,14 @@ Index AttentionOperator::kept_channels(const Layout& x, int rank) const {
   return x.owned(rank).extent(1) / all.step() * 2 * all.dim;
 }
 
-// For each query the log of the sum of exponentials; or, for whole attention, all its weights, and in backward the
-// gradients of those of one sample.
-HeldNumbers AttentionOperator::numbers(const Layout& x, int rank, bool /*training*/) const {
+// For each query the log of the sum of exponentials; or, for whole attention, all its weights, also after dropout, and
+// in backward the gradients of those of one sample.
+HeldNumbers AttentionOperator::numbers(const Layout& x, int rank, bool training) const {
   const HeadGroups all = heads(x.shape());
   const Index queries = x.elements(rank) / all.step() * all.in_group;
   if (!whole()) return {.sums = queries};
   const Index weights = queries * x.shape()['L'], samples = x.owned(rank).extent(0);
-  return {.elements = weights, .slopes = weights / std::max<Index>(samples, 1)};
+  return {.elements = (drops(training) ? 2 : 1) * weights, .slopes = weights / std::max<Index>(samples, 1)};
 }
 
 }  // namespace partita

@@ -65,8 +65,10 @@ class AttentionOperator final : public Operator {
   /// and ds' q, and s again where p is not kept.
   double backward_work() const override { return whole() ? 2 : 2.5; }
   /// Products write s and read p; in backward they write dp, and read p, ds and ds. Between them, softmax reads s and
-  /// writes p, and its gradient reads p and dp and writes ds.
-  MemoryPasses memory_passes(bool /*training*/) const override {
+  /// writes p, and its gradient reads p and dp and writes ds. Where weights are dropped, p is kept before and after it,
+  /// which is two elements for one: dropout reads and writes one more, and the gradient reads one more.
+  MemoryPasses memory_passes(bool training) const override {
+    if (drops(training)) return {.elements = 1, .apart = 2, .backward_apart = 2};
     return {.elements = 2, .apart = 2, .backward_apart = 3};
   }
   KernelKind kernel_kind() const override { return KernelKind::product; }
@@ -78,9 +80,11 @@ class AttentionOperator final : public Operator {
   Index kept_channels(const Layout& x, int rank) const override;
   HeadGroups heads(const Shape& x) const { return {attention_.heads, attention_.groups, x}; }
   bool causal() const { return attention_.causal; }
+  double dropout() const { return attention_.dropout; }
   bool whole() const { return form_ == Form::whole; }
 
  private:
+  bool drops(bool training) const { return training && attention_.dropout > 0; }
   OperatorLayouts of_x(const LayoutRequest& request) const;
   OperatorLayouts around_ring(const Layout& x, const Shape& output) const;
   Alternative cost(const OperatorLayouts& way, const LayoutRequest& request) const;

@@ -49,8 +49,10 @@ struct Rows {
   }
 };
 
-/// Returns heads of some places, all in one tensor, beside channels that belong to none of them.
-std::vector<Rows> packed(Generator& random, DType dtype, Interval places, const std::vector<const Rows*>& like) {
+/// Returns heads of some places, all in one tensor, beside channels that belong to none of them. `origin` is the first
+/// sample, and the first group.
+std::vector<Rows> packed(Generator& random, DType dtype, Index origin, Interval places,
+                         const std::vector<const Rows*>& like) {
   Index step = random.draw(0, 2);
   std::vector<Rows> all;
   for (const Rows* each : like) {
@@ -58,7 +60,6 @@ std::vector<Rows> packed(Generator& random, DType dtype, Interval places, const 
     step += each->count * each->dim + random.draw(0, 1);
   }
   Box box = like[0]->box();
-  const Index origin = random.draw(0, 3);
   box[0] = {origin, origin + box.extent(0)};
   box[1] = {step * origin, step * (origin + like[0]->groups())};
   box[2] = places;
@@ -89,14 +90,28 @@ struct Case {
   /// Gives each place the number of a segment, number(sample, place).
   template <class F>
   void set_segments(F&& number) {
-    const Shape all{{'N', samples}, {'C', 1}, {'L', std::max(places.hi, keys.hi)}};
+    const Shape all{{'N', samples}, {'C', 1}, {'L', all_places()}};
     shape.segments = test::tensor(DType::i32, "NCL", Box(all));
     for (Index n = 0; n < samples; ++n)
       for (Index l = 0; l < all['L']; ++l) shape.segments.set(n * all['L'] + l, number(n, l));
   }
+  static constexpr Index first = 2;  // the first sample and group where weights are left out
+  void set_dropout(double rate) {
+    const Tensor step = test::tensor(DType::f64, "N", Box(Shape{{'N', 1}}));
+    step.set(0, 5);
+    shape.dropout = {rate, Random(3, 4), step, 70, (first + shape.groups + 1) * shape.queries, all_places() + 3};
+  }
+  /// By what the weight of a pair is multiplied.
+  double share(Index n, Index head, Index l, Index m) const {
+    const WeightDropout& d = shape.dropout;
+    if (d.rate == 0) return 1;
+    const Index row = (70 + first + n) * d.heads + first * shape.queries + head;
+    return d.random.at_step(5).uniform((row * d.places + l) * d.places + m) < d.rate ? 0 : 1 / (1 - d.rate);
+  }
+  Index all_places() const { return std::max(places.hi, keys.hi); }
   bool sees(Index n, Index l, Index m) const {
     if (shape.causal && m > l) return false;
-    const Index first = n * std::max(places.hi, keys.hi);
+    const Index first = n * all_places();
     return !shape.segments || shape.segments.get(first + l) == shape.segments.get(first + m);
   }
   std::string print() const {
@@ -176,14 +191,14 @@ struct Truth {
     lse.set(n, head, l, 0, largest + std::log(sum));
     for (std::size_t i = 0; i < seen.size(); ++i) {
       p[i] /= sum;
-      slope.push_back(product(dy, v, seen[i]));
+      slope.push_back(c.share(n, head, l, seen[i]) * product(dy, v, seen[i]));
       mean += p[i] * slope[i];
     }
     for (std::size_t i = 0; i < seen.size(); ++i)
       for (Index d = 0; d < dim; ++d) {
-        const double of_score = c.shape.scale * p[i] * (slope[i] - mean);
-        y.add(n, head, l, d, p[i] * v.get(n, group, seen[i], d));
-        dv.add(n, group, seen[i], d, p[i] * dy.get(n, head, l, d));
+        const double of_score = c.shape.scale * p[i] * (slope[i] - mean), kept = p[i] * c.share(n, head, l, seen[i]);
+        y.add(n, head, l, d, kept * v.get(n, group, seen[i], d));
+        dv.add(n, group, seen[i], d, kept * dy.get(n, head, l, d));
         dq.add(n, head, l, d, of_score * k.get(n, group, seen[i], d));
         dk.add(n, group, seen[i], d, of_score * q.get(n, head, l, d));
       }
@@ -222,7 +237,7 @@ class Trial {
         lse_(c.log_sums(sums_)) {}
 
   void forward() {
-    const Rows q = packed(random_, dtype_, case_.places, {&truth_.q})[0];
+    const Rows q = packed(random_, dtype_, origin(), case_.places, {&truth_.q})[0];
     Write write = Write::over;
     y_.draw(random_);
     lse_.draw(random_);
@@ -232,7 +247,7 @@ class Trial {
       lse_.each([&](auto... at) { lse_.set(at..., nothing); });
     }
     for (const Interval box : case_.boxes) {
-      const auto kv = packed(random_, dtype_, box, {&truth_.k, &truth_.v});
+      const auto kv = packed(random_, dtype_, origin(), box, {&truth_.k, &truth_.v});
       backend_.attention_forward(case_.shape, q.heads, kv[0].heads, kv[1].heads, y_.heads.x, lse_.heads.x,
                                  std::exchange(write, Write::add), {});
     }
@@ -245,16 +260,16 @@ class Trial {
     dy.copy(truth_.dy);
     const bool whole = case_.boxes.size() == 1 && case_.places == case_.keys;
     const DType result = either();
-    Rows q = packed(random_, dtype_, case_.places, {&truth_.q})[0],
-         dq = packed(random_, result, case_.places, {&old_.q})[0];
+    Rows q = packed(random_, dtype_, origin(), case_.places, {&truth_.q})[0],
+         dq = packed(random_, result, origin(), case_.places, {&old_.q})[0];
     const Write first = random_.one_in(2) ? Write::over : Write::add;
     Write write = first;
     for (const Interval box : case_.boxes) {
-      auto from = packed(random_, dtype_, box, {&truth_.k, &truth_.v}),
-           to = packed(random_, result, box, {&old_.k, &old_.v});
+      auto from = packed(random_, dtype_, origin(), box, {&truth_.k, &truth_.v}),
+           to = packed(random_, result, origin(), box, {&old_.k, &old_.v});
       if (whole) {  // self-attention, with everything in one tensor
-        from = packed(random_, dtype_, box, {&truth_.k, &truth_.v, &truth_.q});
-        to = packed(random_, result, box, {&old_.k, &old_.v, &old_.q});
+        from = packed(random_, dtype_, origin(), box, {&truth_.k, &truth_.v, &truth_.q});
+        to = packed(random_, result, origin(), box, {&old_.k, &old_.v, &old_.q});
         q = from[2];
         dq = to[2];
       }
@@ -281,6 +296,7 @@ class Trial {
     sum.each([&](Index n, Index head, Index l, Index d) { sum.add(n, head, l, d, before.get(n, head, l, d)); });
     return sum;
   }
+  Index origin() { return case_.shape.dropout.rate > 0 ? Case::first : random_.draw(0, 3); }
   DType either() { return random_.one_in(2) ? dtype_ : sums_; }
   double tolerance(const Rows& result) const {
     const auto roundings = static_cast<double>(case_.boxes.size());
@@ -337,6 +353,29 @@ TEST_P(Attention, SeesItsSegmentAlone) {
       trial.backward();
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+// The numbers of pairs do not depend on boxes of samples, heads, queries and keys.
+TEST_P(Attention, LeavesOutTheSameWeightsInAllBoxes) {
+  for (const auto& backend : backends_of(GetParam())) {
+    SCOPED_TRACE(backend->name());
+    Generator random(9);
+    for (int i = 0; i < 40; ++i) {
+      Case c = draw_case(random, 31, 9);
+      if (i % 3 == 0) c.set_segments([&](Index, Index) { return static_cast<double>(random.draw(0, 1)); });
+      c.set_dropout(i % 2 == 0 ? 0.1 : 0.7);
+      SCOPED_TRACE(fmt::format("case {}: {}", i, c.print()));
+      Trial trial(*backend, GetParam(), c, random);
+      trial.forward();
+      trial.backward();
+      if (HasFatalFailure()) return;
+    }
+    Case c{{1, 1, 3, 3, true}, 1, {200, 401}, {0, 600}, {{530, 600}, {0, 530}}};
+    c.set_dropout(0.5);
+    Trial trial(*backend, GetParam(), c, random);
+    trial.forward();
+    trial.backward();
   }
 }
 

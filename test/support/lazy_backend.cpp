@@ -196,14 +196,15 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
   }
   void attention_forward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v, const Tensor& y,
                          const Tensor& lse, Write write, Stream stream) override {
-    const Touching touching(*declared_, "attention_forward", {shape.segments, q.x, k.x, v.x}, {y, lse});
+    const Touching touching(*declared_, "attention_forward", {shape.segments, shape.dropout.step, q.x, k.x, v.x},
+                            {y, lse});
     Kernels::attention_forward(shape, q, k, v, y, lse, write, stream);
   }
   void attention_backward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v, const Tensor& y,
                           const Tensor& dy, const Tensor& lse, const Heads& dq, const Heads& dk, const Heads& dv,
                           Write write, Stream stream) override {
-    const Touching touching(*declared_, "attention_backward", {shape.segments, q.x, k.x, v.x, y, dy, lse},
-                            {dq.x, dk.x, dv.x});
+    const Touching touching(*declared_, "attention_backward",
+                            {shape.segments, shape.dropout.step, q.x, k.x, v.x, y, dy, lse}, {dq.x, dk.x, dv.x});
     Kernels::attention_backward(shape, q, k, v, y, dy, lse, dq, dk, dv, write, stream);
   }
   void row_norm_forward(const RowNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift, const Tensor& y,
@@ -240,9 +241,10 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "softmax_heads", {segments, x}, {x}, true);
     Kernels::softmax_heads(heads, causal, segments, x, stream);
   }
-  void softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dx, Stream stream) override {
-    const Touching touching(*declared_, "softmax_heads_backward", {y, dx}, {dx}, true);
-    Kernels::softmax_heads_backward(heads, scale, y, dx, stream);
+  void softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dropped, const Tensor& dx,
+                              Stream stream) override {
+    const Touching touching(*declared_, "softmax_heads_backward", {y, dropped, dx}, {dx}, true);
+    Kernels::softmax_heads_backward(heads, scale, y, dropped, dx, stream);
   }
   void gate_forward(const Activation& f, const Tensor& x, const Tensor& y, Stream stream) override {
     const Touching touching(*declared_, "gate_forward", {x}, {y});

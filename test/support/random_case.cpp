@@ -307,7 +307,7 @@ class Drawing {
     const Index dim = between(1, 4);
     t = m.linear(name + "a", t, {.features = (heads + 2 * groups) * dim, .bias = chance(0.5), .per_place = true});
     if (dim % 2 == 0 && chance(0.5)) t = m.rotary(name + "b", t, {.heads = heads, .groups = groups});
-    const Attention attention{.heads = heads, .groups = groups, .causal = chance(0.5)};
+    const Attention attention{.heads = heads, .groups = groups, .causal = chance(0.5), .dropout = third_ ? 0.3 : 0};
     if (segments_ && m.shapes(1)[t.layer]['L'] == m.shapes(1)[segments_in_.layer]['L'] &&
         (name == "attention" || chance(0.7)))
       return m.attention(name, t, segments_in_, attention);

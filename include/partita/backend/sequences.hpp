@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partita/base/philox.hpp"
 #include "partita/device/tensor.hpp"
 
 namespace partita {
@@ -20,6 +21,18 @@ struct Heads {
   Index first = 0, step = 0;
 };
 
+/// The weights of pairs of places that attention leaves out (Srivastava et al., "Dropout", 2014): those of which
+/// random.at_step(step[0]).uniform(i) < rate. i is the row-major index of (sample, head of queries, place, key), so that
+/// the numbers do not depend on the layout. The others are divided by 1 - rate.
+struct WeightDropout {
+  double rate = 0;
+  Random random{0, 0};
+  Tensor step = {};        ///< one f64 number on the device
+  Index first_sample = 0;  ///< what is added to the samples of a box
+  Index heads = 1;         ///< of queries, of all ranks
+  Index places = 1;        ///< of the whole sequence
+};
+
 /// Attention: each place of a sequence takes the mean of values, weighted by how its queries match the keys (Vaswani et
 /// al., "Attention Is All You Need", 2017).
 struct HeadShape {
@@ -31,6 +44,7 @@ struct HeadShape {
   /// segments[N 1 L] (i32), with all places of queries and keys: a place sees only those with an equal number. Empty: a
   /// place sees all.
   Tensor segments = {};
+  WeightDropout dropout = {};
 };
 
 /// Turns pairs of channels by angles that grow with the place (Su et al., "RoFormer", 2021). In a head, channels i and

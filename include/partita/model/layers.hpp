@@ -162,6 +162,7 @@ struct Attention {
   Index heads = 1;   ///< heads of queries
   Index groups = 0;  ///< heads of keys, and of values; must divide `heads` (Ainslie et al. 2023); 0: as many as `heads`
   bool causal = false;  ///< a place sees itself and the places before it
+  double dropout = 0;   ///< in training, the share of weights of pairs of places that are left out, in [0, 1)
 };
 
 /// Turns the queries and keys of x[N C L], with channels as those of Attention, by angles that grow with the place (Su

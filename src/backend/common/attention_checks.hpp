@@ -4,6 +4,8 @@
 #include "partita/base/error.hpp"
 #include "src/backend/common/attention_sizes.hpp"
 
+#include <algorithm>
+
 namespace partita {
 
 // What every backend checks of the tensors of attention.
@@ -37,13 +39,43 @@ inline SegmentIds segment_ids(const Tensor& segments, const Box& q, const Box& k
           k[2].lo - box[2].lo};
 }
 
+/// Returns the weights that are left out between queries and keys.
+inline DroppedWeights dropped_weights(const HeadShape& shape, const Heads& q, const Box& k) {
+  const WeightDropout& dropout = shape.dropout;
+  if (dropout.rate == 0) return {};
+  const Box& box = q.x.box();
+  require(dropout.rate > 0 && dropout.rate < 1, "the rate of dropout must be in [0, 1)");
+  require(dropout.step && dropout.step.dtype() == DType::f64, "the number of the step must be in f64");
+  const Index first_head = box[1].lo / q.step * shape.queries;
+  require(first_head + box.extent(1) / q.step * shape.queries <= dropout.heads &&
+              std::max(box[2].hi, k[2].hi) <= dropout.places,
+          "queries and keys must be among all heads and places");
+  return {.rate = dropout.rate,
+          .random = dropout.random,
+          .step = reinterpret_cast<const double*>(dropout.step.data()),
+          .heads = dropout.heads,
+          .places = dropout.places,
+          .first_sample = dropout.first_sample + box[0].lo,
+          .first_head = first_head,
+          .first_query = box[2].lo,
+          .first_key = k[2].lo};
+}
+
 /// Returns the sizes of a call of attention.
 inline AttentionSizes attention_sizes(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v) {
   const Box &of_q = q.x.box(), &of_k = k.x.box();
   require(of_q.dims() == 3 && of_k.dims() == 3 && q.step > 0, "attention is computed of sequences N C L");
-  const AttentionSizes sizes{
-      of_q.extent(0), of_q.extent(1) / q.step, shape.queries, shape.dim,   of_q.extent(2),
-      of_k.extent(2), of_q[2].lo - of_k[2].lo, shape.causal,  shape.scale, segment_ids(shape.segments, of_q, of_k)};
+  const AttentionSizes sizes{.samples = of_q.extent(0),
+                             .groups = of_q.extent(1) / q.step,
+                             .queries = shape.queries,
+                             .dim = shape.dim,
+                             .places = of_q.extent(2),
+                             .keys = of_k.extent(2),
+                             .ahead = of_q[2].lo - of_k[2].lo,
+                             .causal = shape.causal,
+                             .scale = shape.scale,
+                             .segments = segment_ids(shape.segments, of_q, of_k),
+                             .dropped = dropped_weights(shape, q, of_k)};
   check_heads(sizes, q, shape.queries, shape.dim, q.x);
   check_heads(sizes, k, 1, shape.dim, k.x);
   check_heads(sizes, v, 1, shape.dim, k.x);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/base/host_device.hpp"
+#include "partita/base/philox.hpp"
 #include "partita/base/types.hpp"
 
 #include <cstdint>
@@ -32,6 +33,26 @@ struct SegmentIds {
   }
 };
 
+/// The weights that are left out (WeightDropout). Samples, heads, places and keys are counted from the first ones of
+/// their boxes.
+struct DroppedWeights {
+  double rate = 0;
+  Random random{0, 0};
+  const double* step = nullptr;
+  Index heads = 1, places = 1;  // in all
+  Index first_sample = 0, first_head = 0, first_query = 0, first_key = 0;
+  PARTITA_HOST_DEVICE Index index(Index sample, Index head, Index place, Index key) const {
+    return (((first_sample + sample) * heads + first_head + head) * places + first_query + place) * places + first_key +
+           key;
+  }
+  PARTITA_HOST_DEVICE Random numbers() const { return random.at_step(static_cast<std::uint64_t>(*step)); }
+  /// By which a weight is multiplied: 0, or 1 / (1 - rate).
+  PARTITA_HOST_DEVICE double factor(Index sample, Index head, Index place, Index key) const {
+    if (rate == 0) return 1;
+    return numbers().uniform(index(sample, head, place, key)) < rate ? 0 : 1 / (1 - rate);
+  }
+};
+
 /// The sizes of a call of attention (HeadShape). Places are counted from the first one of a tensor's box.
 struct AttentionSizes {
   Index samples, groups;  // groups that are here
@@ -41,6 +62,7 @@ struct AttentionSizes {
   bool causal;
   double scale;
   SegmentIds segments;
+  DroppedWeights dropped;
   /// As many keys, from the first one on, are seen from a place of the queries, if they are of its segment.
   PARTITA_HOST_DEVICE Index seen(Index place) const {
     const Index before = place + ahead + 1;

@@ -70,7 +70,8 @@ class ReferenceBackend : public Backend {
   void embed_backward(const Tensor& tokens, const Tensor& dy, double scale, const Tensor& dtable, Write write,
                       Stream stream) override;
   void softmax_heads(Index heads, bool causal, const Tensor& segments, const Tensor& x, Stream stream) override;
-  void softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dx, Stream stream) override;
+  void softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dropped, const Tensor& dx,
+                              Stream stream) override;
   void interact_forward(const Tensor& vectors, const Tensor& dense, const Tensor& y, Stream stream) override;
   void interact_backward(const Tensor& vectors, const Tensor& dense, const Tensor& dy, const Tensor& dvectors,
                          const Tensor& ddense, Stream stream) override;

@@ -111,7 +111,9 @@ class GroupAttention {
         queries_(block_, sizes.dim),
         sums_(block_, sizes.dim),
         log_sums_(block_, 1),
-        weights_(scores()) {
+        weights_(scores()),
+        drawn_(sizes.dropped.rate > 0 ? key_block : 0),
+        factors_(sizes.dropped.rate > 0 ? key_block : 0) {
     rows_of(k, sizes_.dim).read(0, sizes_.keys, keys_);
     rows_of(v, sizes_.dim).read(0, sizes_.keys, values_);
   }
@@ -128,7 +130,11 @@ class GroupAttention {
       for (Index r = 0; r < count; ++r) total[r] = largest[r] == nothing ? A(0) : A(1);
       for_keys(begin, count, [&](Index first, Index keys) {
         multiply_scores(begin, count, first, keys);
-        for (Index r = 0; r < count; ++r) exponentiate(r, seen(begin + r, first, keys), keys, largest[r], total[r]);
+        for (Index r = 0; r < count; ++r) {
+          const Index seen_keys = seen(begin + r, first, keys);
+          exponentiate(r, seen_keys, keys, largest[r], total[r]);
+          drop(draw(head, begin + r, first, seen_keys), weights_.array(r, seen_keys));
+        }
         multiply(false, false, 1, weights_.part(0, count, keys), values_.part(first, keys), 1, sums_.part(0, count));
       });
       for (Index r = 0; r < count; ++r) {
@@ -159,7 +165,10 @@ class GroupAttention {
         const RowBlock<A> weights = weights_.part(0, count, keys), slopes = of_weights.part(0, count, keys);
         multiply_scores(begin, count, first, keys);
         multiply(false, true, 1, gradient, values_.part(first, keys), 0, slopes);
-        for (Index r = 0; r < count; ++r) differentiate(r, seen(begin + r, first, keys), keys, mean[r], of_weights);
+        for (Index r = 0; r < count; ++r) {
+          const Index seen_keys = seen(begin + r, first, keys);
+          differentiate(r, seen_keys, keys, mean[r], draw(head, begin + r, first, seen_keys), of_weights);
+        }
         multiply(true, false, 1, weights, gradient, 1, to_v.part(first, keys));
         multiply(true, false, 1, slopes, queries_.part(0, count), 1, to_k.part(first, keys));
         multiply(false, false, 1, slopes, keys_.part(first, keys), 1, sums_.part(0, count));
@@ -171,6 +180,7 @@ class GroupAttention {
   }
 
  private:
+  using Array = typename DenseRows<A>::Array;
   static constexpr A nothing = -std::numeric_limits<A>::infinity();  // lse of a place that sees no other
 
   TensorRows rows_of(const Heads& heads, Index dim, Index head = 0) const {
@@ -200,6 +210,19 @@ class GroupAttention {
     const auto [least, most] = std::minmax_element(of_queries, of_queries + count);
     const auto [least_key, most_key] = std::minmax_element(of_keys, of_keys + keys);
     return *least <= *most_key && *least_key <= *most;
+  }
+  /// Draws which weights of a query for some keys are left out. Returns by what they are multiplied, or null for 1.
+  const A* draw(Index head, Index query, Index first, Index keys) const {
+    const DroppedWeights& dropped = sizes_.dropped;
+    if (dropped.rate == 0) return nullptr;
+    dropped.numbers().uniform(dropped.index(sample_, group_ * sizes_.queries + head, query, first),
+                              {drawn_.data(), static_cast<std::size_t>(keys)});
+    const A kept = static_cast<A>(1 / (1 - dropped.rate));
+    for (Index c = 0; c < keys; ++c) factors_[c] = drawn_[c] < dropped.rate ? A(0) : kept;
+    return factors_.data();
+  }
+  static void drop(const A* factors, Array row) {
+    if (factors != nullptr) row *= Eigen::Map<const Eigen::Array<A, Eigen::Dynamic, 1>>(factors, row.size());
   }
   bool segmented() const { return sizes_.segments.ids != nullptr; }
   /// Returns how many keys of a block a query sees.
@@ -244,10 +267,13 @@ class GroupAttention {
     total += weights_.array(r, seen).sum();
   }
   /// Turns a query's scores into weights, and the gradients of these into those of the scores.
-  void differentiate(Index r, Index seen, Index keys, A mean, const DenseRows<A>& of_weights) const {
+  void differentiate(Index r, Index seen, Index keys, A mean, const A* factors, const DenseRows<A>& of_weights) const {
     weigh(r, seen, keys, log_sums_[r]);
-    auto row = of_weights.array(r, seen);
-    row = static_cast<A>(sizes_.scale) * weights_.array(r, seen) * (row - mean);
+    const Array weights = weights_.array(r, seen);
+    Array row = of_weights.array(r, seen);
+    drop(factors, row);
+    row = static_cast<A>(sizes_.scale) * weights * (row - mean);
+    drop(factors, weights);
     std::fill_n(of_weights.row(r) + seen, keys - seen, A(0));
   }
 
@@ -259,6 +285,8 @@ class GroupAttention {
   DenseRows<A> sums_;      // y of a block of queries, or their gradient
   DenseRows<A> log_sums_;  // of a block of queries
   DenseRows<A> weights_;   // of a block of keys, for each of a block of queries
+  Scratch<double> drawn_;  // for dropout of a query's weights
+  Scratch<A> factors_;
 };
 
 /// Calls run(attention) for group i of all groups of all samples.

@@ -241,19 +241,24 @@ void ReferenceBackend::softmax_heads(Index heads, bool causal, const Tensor& seg
   });
 }
 
-void ReferenceBackend::softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dx, Stream) {
+void ReferenceBackend::softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dropped,
+                                              const Tensor& dx, Stream) {
+  check_alike(y, dropped);
   check_alike(y, dx);
   const ScoreSizes size(y, heads);
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
-    const WideRow<T> wide_y(size.keys), wide_dx(size.keys);
+    const WideRow<T> wide_y(size.keys), wide_dropped(size.keys), wide_dx(size.keys);
     for (Index r = 0; r < size.rows; ++r) {
-      const A *const weights = wide_y(y.as<T>() + r * size.keys), *const slopes = wide_dx(dx.as<T>() + r * size.keys);
-      const A mean = sum_of_row<A>(size.keys, [=](Index c) { return weights[c] * slopes[c]; });
-      T* to = dx.as<T>() + r * size.keys;
+      const Index first = r * size.keys;
+      const A *const weights = wide_y(y.as<T>() + first),
+                     *const dropped_weights = wide_dropped(dropped.as<T>() + first),
+                     *const slopes = wide_dx(dx.as<T>() + first);
+      const A mean = sum_of_row<A>(size.keys, [=](Index c) { return dropped_weights[c] * slopes[c]; });
+      T* to = dx.as<T>() + first;
       for (Index c = 0; c < size.keys; ++c)
-        to[c] = static_cast<T>(static_cast<A>(scale) * weights[c] * (slopes[c] - mean));
+        to[c] = static_cast<T>(static_cast<A>(scale) * (dropped_weights[c] * slopes[c] - weights[c] * mean));
     }
   });
 }

@@ -45,7 +45,7 @@ class Transformer {
     return norm(name + "_norm2", m.add(name + "_add2", x, dropout(name + "_drop2", wide(name, x))));
   }
   Value attention(const std::string& name, const Value& x, bool causal) {
-    const Attention heads{.heads = size_.heads, .causal = causal};
+    const Attention heads{.heads = size_.heads, .causal = causal, .dropout = size_.dropout};
     return segments_ ? m.attention(name + "_attention", x, *segments_, heads)
                      : m.attention(name + "_attention", x, heads);
   }

@@ -29,7 +29,7 @@ class AttentionKernel final : public Kernel {
     if (call.kept != nullptr) return forward_of_kept(call, x[0], y, kept.log_sums);
     const Tensor sum = steps_.size() > 1 && steps_[1].block ? in_type_of_sums(y) : y;
     Write write = Write::over;
-    const HeadShape shape = with(kept.segments);
+    const HeadShape shape = shape_of(call, kept.segments);
     each_block(call, own(x[0]), [&](std::size_t t, const Block& block) {
       if (!steps_[t].block) return;
       call.rank.backend.attention_forward(shape, queries(x[0]), block.keys, block.values, sum, kept.log_sums, write,
@@ -43,7 +43,7 @@ class AttentionKernel final : public Kernel {
     const auto& kept = state<State>(call);
     const Tensor sum = steps_.size() > 1 ? in_type_of_sums(dx[0]) : dx[0];
     const Block own_gradient = own(sum);
-    const HeadShape shape = with(kept.segments);
+    const HeadShape shape = shape_of(call, kept.segments);
     Block before;  // the gradient of the block of the step before
     each_block(call, own(kept.x), [&](std::size_t t, const Block& block) {
       const RingStep& step = steps_[t];
@@ -84,13 +84,22 @@ class AttentionKernel final : public Kernel {
       : heads_(op.heads(layer->input_shapes[0])),
         shape_{layer->at.x[0].owned(rank).extent(1) / heads_.step(), heads_.in_group, heads_.dim,
                1 / std::sqrt(static_cast<double>(heads_.dim)), op.causal()},
+        dropout_(op.dropout()),
+        places_(layer->shape['L']),
         steps_(layer->at.ring ? layer->at.ring->steps(rank) : std::vector<RingStep>(1)) {
     if (!layer->at.ring) steps_[0].block.emplace();  // all of x
   }
 
-  HeadShape with(const Tensor& segments) const {
+  HeadShape shape_of(const KernelCall& call, const Tensor& segments) const {
     HeadShape shape = shape_;
     shape.segments = segments;
+    if (call.training && dropout_ > 0)
+      shape.dropout = {.rate = dropout_,
+                       .random = call.dropout_numbers(),
+                       .step = call.step,
+                       .first_sample = call.first_sample,
+                       .heads = heads_.groups * heads_.in_group,
+                       .places = places_};
     return shape;
   }
   Heads queries(const Tensor& x) const { return {x, 0, heads_.step()}; }
@@ -174,6 +183,8 @@ class AttentionKernel final : public Kernel {
 
   HeadGroups heads_;
   HeadShape shape_;
+  double dropout_;
+  Index places_;
   std::vector<RingStep> steps_;
 };
 

@@ -97,8 +97,7 @@ class DropoutKernel final : public Kernel {
  private:
   void apply(const KernelCall& call, const Tensor& from, const Tensor& to) const {
     if (!call.training || rate_ == 0) return copy_box(from, to, to.box(), call.rank.stream);
-    const Random random(call.seed, hash_text("dropout " + call.layer.name));
-    call.rank.backend.dropout(rate_, random, call.step, call.first_sample * sample_, shape_, from, to,
+    call.rank.backend.dropout(rate_, call.dropout_numbers(), call.step, call.first_sample * sample_, shape_, from, to,
                               call.rank.stream);
   }
 

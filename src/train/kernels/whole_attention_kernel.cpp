@@ -16,7 +16,8 @@ class WholeAttentionKernel final : public Kernel {
   WholeAttentionKernel(const LayerPlan& layer, int rank)
       : heads_(static_cast<const AttentionOperator&>(*layer.op).heads(layer->input_shapes[0])),
         causal_(static_cast<const AttentionOperator&>(*layer.op).causal()),
-        groups_(layer->at.x[0].owned(rank).extent(1) / heads_.step()) {}
+        dropout_(static_cast<const AttentionOperator&>(*layer.op).dropout()),
+        groups_(layer->at.x[0].owned(rank)[1] / heads_.step()) {}
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     auto& kept = state<State>(call);
@@ -28,14 +29,15 @@ class WholeAttentionKernel final : public Kernel {
                of_pairs(kept.weights, n, head));
     });
     call.rank.backend.softmax_heads(heads(), causal_, kept.segments, kept.weights, call.rank.stream);
+    kept.dropped = dropped(call, kept.weights);
     for_heads(y, [&](Index n, Index head) {
-      multiply(call, false, false, 1, of_pairs(kept.weights, n, head), value(x[0], n, head), 0, result(y, n, head));
+      multiply(call, false, false, 1, of_pairs(kept.dropped, n, head), value(x[0], n, head), 0, result(y, n, head));
     });
   }
 
   /// Heads of a group add to the gradients of its keys and values in turn.
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
-    const auto& [x, segments, weights] = state<State>(call);
+    const auto& [x, segments, weights, dropped] = state<State>(call);
     Box of_sample = weights.box();
     of_sample[0].hi = std::min(of_sample[0].lo + 1, of_sample[0].hi);
     const Tensor slopes = dx[0].beside(dx[0].dtype(), dx[0].names(), of_sample, MemoryClass::workspace);
@@ -43,11 +45,11 @@ class WholeAttentionKernel final : public Kernel {
       const Interval sample{weights.box()[0].lo + n, weights.box()[0].lo + n + 1};
       for (Index head = 0; head < heads(); ++head) {
         const double adds = head % heads_.in_group == 0 ? 0 : 1;
-        multiply(call, true, false, 1, of_pairs(weights, n, head), result(dy, n, head), adds, value(dx[0], n, head));
+        multiply(call, true, false, 1, of_pairs(dropped, n, head), result(dy, n, head), adds, value(dx[0], n, head));
         multiply(call, false, true, 1, result(dy, n, head), value(x, n, head), 0, of_pairs(slopes, 0, head));
       }
-      call.rank.backend.softmax_heads_backward(heads(), scale(), weights.rows(sample), slopes.shifted(0, n),
-                                               call.rank.stream);
+      call.rank.backend.softmax_heads_backward(heads(), scale(), weights.rows(sample), dropped.rows(sample),
+                                               slopes.shifted(0, n), call.rank.stream);
       for (Index head = 0; head < heads(); ++head) {
         const double adds = head % heads_.in_group == 0 ? 0 : 1;
         multiply(call, false, false, 1, of_pairs(slopes, 0, head), key(x, n, head), 0, query(dx[0], n, head));
@@ -58,7 +60,7 @@ class WholeAttentionKernel final : public Kernel {
 
  private:
   struct State final : Saved {
-    Tensor x, segments, weights;  // weights[N (heads places) L]
+    Tensor x, segments, weights, dropped;  // weights[N (heads places) L], and what dropout leaves of them
   };
   /// A row for each place.
   struct Matrix {
@@ -67,12 +69,23 @@ class WholeAttentionKernel final : public Kernel {
     Index rows, columns, step;
   };
 
-  Index heads() const { return groups_ * heads_.in_group; }
+  Index heads() const { return groups_.extent() * heads_.in_group; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(heads_.dim)); }
   Box pairs(const Tensor& y) const {
     Box box = y.box();
-    box[1] = {0, heads() * y.extent('L')};
+    const Index rows = heads_.in_group * y.extent('L');  // of a group
+    box[1] = {groups_.lo * rows, groups_.hi * rows};
     return box;
+  }
+  /// The weights without those that are left out. In the order of all layouts, they have the numbers of WeightDropout.
+  Tensor dropped(const KernelCall& call, const Tensor& weights) const {
+    if (!call.training || dropout_ == 0) return weights;
+    const Tensor kept = weights.like(weights.box(), MemoryClass::activations, Fill::none);
+    const Index places = weights.extent('L'), rows = heads_.groups * heads_.in_group * places;
+    const Shape whole{{'N', weights.box()[0].hi}, {'C', rows}, {'L', places}};
+    call.rank.backend.dropout(dropout_, call.dropout_numbers(), call.step, call.first_sample * rows * places, whole,
+                              weights, kept, call.rank.stream);
+    return kept;
   }
 
   /// The channels of a sample from `first` on.
@@ -111,7 +124,8 @@ class WholeAttentionKernel final : public Kernel {
 
   HeadGroups heads_;
   bool causal_;
-  Index groups_;  // of this rank
+  double dropout_;
+  Interval groups_;  // of this rank
 };
 
 }  // namespace

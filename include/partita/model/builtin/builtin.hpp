@@ -16,7 +16,8 @@ struct TransformerSize {
   Index vocabulary = 0;  ///< different tokens
   Index patch = 0;       ///< extent of the squares of an image that become places
   bool tied = false;     ///< the scores share the table of the embedding, as they do in gpt2-small anyway
-  double dropout = 0;    ///< rate of dropout behind the embedding or patches, and of what blocks add to their input
+  /// rate of dropout behind the embedding or patches, of what blocks add to their input, and of weights of attention
+  double dropout = 0;
   /// two or more: they take the places of the two linear layers. A single chosen expert has its probability as gate
   /// (Fedus et al. 2022); the gates of several ones are normalized (Lepikhin et al. 2021)
   Experts experts = {.experts = 0, .balance = 0.01};

@@ -54,6 +54,8 @@ struct KernelCall {
   /// for a CustomLayer: this rank's part of the halos that layouts() named; null if it named none
   const HaloPart *x_halo = nullptr, *dy_halo = nullptr;
 
+  /// The numbers by which this layer drops elements in training.
+  Random dropout_numbers() const { return {seed, hash_text("dropout " + layer.name)}; }
   /// Counts the communication that follows under this layer and `role`, which must be a PlannedTraffic::role.
   void label(std::string_view role) const { counter.set_label(layer.name, role); }
 };

@@ -182,8 +182,9 @@ void FunctorBackend<Launcher>::softmax_heads(Index heads, bool causal, const Ten
 }
 
 template <class Launcher>
-void FunctorBackend<Launcher>::softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dx,
-                                                      Stream stream) {
+void FunctorBackend<Launcher>::softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dropped,
+                                                      const Tensor& dx, Stream stream) {
+  check_alike(y, dropped);
   check_alike(y, dx);
   const ScoreSizes size(y, heads);
   const auto scratch = launch_.scratch();
@@ -192,12 +193,13 @@ void FunctorBackend<Launcher>::softmax_heads_backward(Index heads, double scale,
     using T = decltype(t);
     for (Index row = 0; row < size.rows; row += fit) {
       const Index count = std::min(fit, size.rows - row);
-      const T* of_y = device_data<T>(y) + row * size.keys;
+      const T *of_y = device_data<T>(y) + row * size.keys, *of_dropped = device_data<T>(dropped) + row * size.keys;
       T* of_dx = device_data<T>(dx) + row * size.keys;
       const RowTotals totals = row_totals_in(scratch, count);
-      launch_.template reduce<double, 1>(count, size.keys, WeightedSlope<T>{of_y, of_dx, size.keys},
+      launch_.template reduce<double, 1>(count, size.keys, WeightedSlope<T>{of_dropped, of_dx, size.keys},
                                          KeepRowTotal{totals}, stream);
-      launch_.for_each(count, size.keys, SoftmaxScoresBackward<T>{of_y, of_dx, totals, size.keys, scale}, stream);
+      launch_.for_each(count, size.keys, SoftmaxScoresBackward<T>{of_y, of_dropped, of_dx, totals, size.keys, scale},
+                       stream);
     }
   });
 }

@@ -22,6 +22,12 @@ struct SampleHead {
         head(row % sizes.queries) {}
 };
 
+/// By which dropout multiplies the weight of a pair.
+template <class A>
+PARTITA_HOST_DEVICE A kept_share(const AttentionSizes& sizes, const SampleHead& of, Index place, Index key) {
+  return static_cast<A>(sizes.dropped.factor(of.sample, of.group * sizes.queries + of.head, place, key));
+}
+
 /// Heads in an array of T or, if `wide`, of the type in which T is summed.
 template <class T>
 struct HeadArray {
@@ -114,7 +120,7 @@ struct AttentionForward {
       }
       const A weight = std::exp(score - largest);
       total += weight;
-      sums.add(weight, v, v.key(of, key));
+      sums.add(weight * kept_share<A>(sizes, of, place, key), v, v.key(of, key));
     }
     const A divisor = total == 0 ? 1 : total;  // 0: it sees no place
     sums.each([&](A& sum, Index c) { y.set(to + c, sum / divisor); });
@@ -128,15 +134,15 @@ struct AttentionGradient {
   using A = Accumulator<T>;
   AttentionSizes sizes;
   HeadArray<T> q, k, v, y, dy, lse;
-  /// The weight of a value in y, and the gradient of the product of query and key.
+  /// The weight of a value in y, without what is left out, and the gradient of the product of query and key.
   struct Pair {
     A weight, slope;
   };
   PARTITA_HOST_DEVICE Pair pair(const SampleHead& of, Index place, Index key) const {
     const A scale = static_cast<A>(sizes.scale), score = scale * dot(q, q.query(of, place), k, k.key(of, key));
     const A weight = std::exp(score - lse.get(lse.query(of, place)));
-    const A mean = dot(dy, dy.query(of, place), y, y.query(of, place));
-    return {weight, scale * weight * (dot(dy, dy.query(of, place), v, v.key(of, key)) - mean)};
+    const A mean = dot(dy, dy.query(of, place), y, y.query(of, place)), share = kept_share<A>(sizes, of, place, key);
+    return {weight * share, scale * weight * (share * dot(dy, dy.query(of, place), v, v.key(of, key)) - mean)};
   }
 };
 

@@ -380,29 +380,29 @@ struct SoftmaxScores {
   }
 };
 
-/// y * dx
+/// dropped * dx
 template <class T>
 struct WeightedSlope {
-  const T *y, *dx;
+  const T *dropped, *dx;
   Index keys;
   PARTITA_HOST_DEVICE Sums<double, 1> operator()(Index row, Index c) const {
     const Index at = row * keys + c;
-    return {{static_cast<double>(y[at]) * static_cast<double>(dx[at])}};
+    return {{static_cast<double>(dropped[at]) * static_cast<double>(dx[at])}};
   }
 };
 
-/// dx = scale * y * (dx - the row's sum of y * dx)
+/// dx = scale * (dropped * dx - y * the row's sum of dropped * dx)
 template <class T>
 struct SoftmaxScoresBackward {
-  const T* y;
+  const T *y, *dropped;
   T* dx;
   RowTotals of;
   Index keys;
   double scale;
   PARTITA_HOST_DEVICE void operator()(Index row, Index c) const {
     const Index at = row * keys + c;
-    const double slope = static_cast<double>(dx[at]) - of.sum[row];
-    dx[at] = to_element<T>(static_cast<Accumulator<T>>(scale * static_cast<double>(y[at]) * slope));
+    const double slope = static_cast<double>(dropped[at]) * static_cast<double>(dx[at]);
+    dx[at] = to_element<T>(static_cast<Accumulator<T>>(scale * (slope - static_cast<double>(y[at]) * of.sum[row])));
   }
 };
 
