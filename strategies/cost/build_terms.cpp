@@ -455,6 +455,8 @@ UpdateTerms CostTermBuilder::update(int group) const {
   const Grid& grid = plan_.grids[plan_.stage_running(group)];
   const auto states = static_cast<double>(plan_.workload.optimizer.states().size());
   const auto element = static_cast<double>(size_of(master_dtype(plan_.workload.dtype)));
+  const auto rounded = static_cast<double>(size_of(plan_.workload.dtype));
+  const auto gradient = static_cast<double>(size_of(plan_.gradient_dtype));
   AxisSet even = grid.all();
   for (const auto& bucket : plan_.buckets)
     if (plan_.layers[bucket.last()].group == group) even &= symmetric_axes(plan_, bucket);
@@ -462,15 +464,22 @@ UpdateTerms CostTermBuilder::update(int group) const {
   for (const int rank : representatives(grid)) {
     if (representative_rank(grid, rank, even) != rank) continue;
     Index updated = 0;
-    for (const auto& bucket : plan_.buckets)
-      if (plan_.layers[bucket.last()].group == group)
-        updated += plan_.sharded_optimizer ? plan_.share(bucket, rank).extent() : plan_.elements(bucket, rank);
-    if (const auto found = kernels_.update(updated, group)) {
-      most.seconds = std::max(most.seconds, found->forward);
-      continue;
+    double bytes = 0;
+    for (const auto& bucket : plan_.buckets) {
+      if (plan_.layers[bucket.last()].group != group) continue;
+      const Index all = plan_.elements(bucket, rank);
+      const Index mine = plan_.sharded_optimizer ? plan_.share(bucket, rank).extent() : all;
+      updated += mine;
+      // The sum is converted from the type of the gradients. The norm reads it once; ranks with equal sums take parts.
+      if (gradient != element) bytes += static_cast<double>(all) * (gradient + element);
+      const int equal = grid.group_size(grid.all() & ~plan_.norm_axes(bucket)) * plan_.replicas();
+      bytes += static_cast<double>(mine) * element / equal;
     }
-    // The update reads and writes w and the states, and reads dw.
-    most.bytes = std::max(most.bytes, static_cast<double>(updated) * element * (3 + 2 * states));
+    if (const auto found = kernels_.update(updated, group))
+      most.seconds = std::max(most.seconds, found->forward);
+    else  // reads and writes w and the states, reads dw, and writes w in the type of the kernels
+      bytes += static_cast<double>(updated) * (element * (3 + 2 * states) + (rounded != element ? rounded : 0));
+    most.bytes = std::max(most.bytes, bytes);
   }
   return most;
 }

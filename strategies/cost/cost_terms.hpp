@@ -100,7 +100,7 @@ struct GradReduceTerms {
   int replica = 0, rank = 0;         ///< where: a rank of the replica's grid
 };
 
-/// An update of weights. Its time is the longer one of the bytes at the memory bandwidth and the measured seconds.
+/// An update of weights: bytes at the memory bandwidth, and measured seconds.
 struct UpdateTerms {
   double bytes = 0, seconds = 0;
 };

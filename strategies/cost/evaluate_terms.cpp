@@ -250,7 +250,7 @@ GradReduceCost MachineRates::grad_reduce(const std::vector<GradReduceTerms>& ran
   return most;
 }
 
-double MachineRates::update(const UpdateTerms& terms) const { return std::max(terms.bytes / memory_, terms.seconds); }
+double MachineRates::update(const UpdateTerms& terms) const { return terms.bytes / memory_ + terms.seconds; }
 
 /// The part that overlaps and the part that does not are the longest of their kind, so that no link that becomes faster
 /// makes either longer.

@@ -102,8 +102,7 @@ void WeightUpdate::add_squares(const Tensor& squares) const {
     if (!sum || sum.volume() == 0) continue;
     const auto& bucket = plan_.buckets[b];
     if (bucket.other_copy >= 0 && plan_.layers[bucket.last()].copies_table) continue;  // the first one counts
-    const AxisSet copies = grid.all() & ~bucket.sharding & ~(plan_.sharded_optimizer ? bucket.axes : 0);
-    const std::vector<int> equal = grid.group(grid_.rank(), copies);
+    const std::vector<int> equal = grid.group(grid_.rank(), grid.all() & ~plan_.norm_axes(bucket));
     const Index me = std::find(equal.begin(), equal.end(), grid_.rank()) - equal.begin();
     Interval mine = balanced_part({0, sum.volume()}, me, std::ssize(equal));
     if (replica_pair_ != nullptr) mine = balanced_part(mine, replica_pair_->rank(), replica_pair_->size());

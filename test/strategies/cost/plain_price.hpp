@@ -55,18 +55,32 @@ class PlainPrice {
 
   /// Seconds after these sums until the next step begins, of a plan of one stage with one group: norms, weights that
   /// are gathered, and the update, which reads the gradients and reads and writes the weights and the optimizer's
-  /// state.
+  /// state, and writes weights in the type of kernels. Gradients are converted, and read once by the ranks that have
+  /// the same sums.
   double after_sums() const {
-    double seconds = 0, updated = 0;
+    double seconds = 0, bytes = 0;
+    const auto states = static_cast<double>(plan_.workload.optimizer.states().size());
+    const auto element = static_cast<double>(size_of(master_dtype(plan_.workload.dtype)));
+    const auto kernels = static_cast<double>(size_of(plan_.workload.dtype));
+    const auto gradient = static_cast<double>(size_of(plan_.gradient_dtype));
     for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i) seconds += slowest_after(i);
     for (int rank = 0; rank < plan_.grid().size(); ++rank) {
       double mine = 0;
-      for (const auto& bucket : plan_.buckets) mine += static_cast<double>(plan_.share(bucket, rank).extent());
-      updated = std::max(updated, mine);
+      for (const auto& bucket : plan_.buckets) {
+        const auto part = static_cast<double>(plan_.share(bucket, rank).extent());
+        double equal = 1;  // ranks with this sum
+        for (int axis = 0; axis < plan_.grid().axes(); ++axis) {
+          const bool cuts =
+              (bucket.sharding >> axis & 1) != 0 || (plan_.sharded_optimizer && (bucket.axes >> axis & 1) != 0);
+          if (!cuts) equal *= plan_.grid().extent(axis);
+        }
+        mine += part * (element * (1 + 2 + 2 * states) + element / equal);
+        if (kernels < element) mine += part * kernels;
+        if (gradient < element) mine += static_cast<double>(plan_.elements(bucket, rank)) * (gradient + element);
+      }
+      bytes = std::max(bytes, mine);
     }
-    const auto states = static_cast<double>(plan_.workload.optimizer.states().size());
-    const auto element = static_cast<double>(size_of(master_dtype(plan_.workload.dtype)));
-    return seconds + updated * element * (1 + 2 + 2 * states) / machine_.memory_bandwidth.value;
+    return seconds + bytes / machine_.memory_bandwidth.value;
   }
 
  private:
