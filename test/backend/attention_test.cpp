@@ -95,17 +95,17 @@ struct Case {
     for (Index n = 0; n < samples; ++n)
       for (Index l = 0; l < all['L']; ++l) shape.segments.set(n * all['L'] + l, number(n, l));
   }
-  static constexpr Index first = 2;  // the first sample and group where weights are left out
+  static constexpr Index origin = 2;  // the first sample and group where weights are left out
   void set_dropout(double rate) {
     const Tensor step = test::tensor(DType::f64, "N", Box(Shape{{'N', 1}}));
     step.set(0, 5);
-    shape.dropout = {rate, Random(3, 4), step, 70, (first + shape.groups + 1) * shape.queries, all_places() + 3};
+    shape.dropout = {rate, Random(3, 4), step, 70, (origin + shape.groups + 1) * shape.queries, all_places() + 3};
   }
   /// By what the weight of a pair is multiplied.
   double share(Index n, Index head, Index l, Index m) const {
     const WeightDropout& d = shape.dropout;
     if (d.rate == 0) return 1;
-    const Index row = (70 + first + n) * d.heads + first * shape.queries + head;
+    const Index row = (70 + origin + n) * d.heads + origin * shape.queries + head;
     return d.random.at_step(5).uniform((row * d.places + l) * d.places + m) < d.rate ? 0 : 1 / (1 - d.rate);
   }
   Index all_places() const { return std::max(places.hi, keys.hi); }
@@ -296,7 +296,7 @@ class Trial {
     sum.each([&](Index n, Index head, Index l, Index d) { sum.add(n, head, l, d, before.get(n, head, l, d)); });
     return sum;
   }
-  Index origin() { return case_.shape.dropout.rate > 0 ? Case::first : random_.draw(0, 3); }
+  Index origin() { return case_.shape.dropout.rate > 0 ? Case::origin : random_.draw(0, 3); }
   DType either() { return random_.one_in(2) ? dtype_ : sums_; }
   double tolerance(const Rows& result) const {
     const auto roundings = static_cast<double>(case_.boxes.size());

@@ -17,7 +17,7 @@ class WholeAttentionKernel final : public Kernel {
       : heads_(static_cast<const AttentionOperator&>(*layer.op).heads(layer->input_shapes[0])),
         causal_(static_cast<const AttentionOperator&>(*layer.op).causal()),
         dropout_(static_cast<const AttentionOperator&>(*layer.op).dropout()),
-        groups_(layer->at.x[0].owned(rank)[1] / heads_.step()) {}
+        groups_(groups_of(layer->at.x[0].owned(rank)[1])) {}
 
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
     auto& kept = state<State>(call);
@@ -69,6 +69,7 @@ class WholeAttentionKernel final : public Kernel {
     Index rows, columns, step;
   };
 
+  Interval groups_of(Interval channels) const { return {channels.lo / heads_.step(), channels.hi / heads_.step()}; }
   Index heads() const { return groups_.extent() * heads_.in_group; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(heads_.dim)); }
   Box pairs(const Tensor& y) const {
