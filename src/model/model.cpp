@@ -69,7 +69,8 @@ Value Model::group_norm(const std::string& name, const Value& x, const GroupNorm
 
 Value Model::instance_norm(const std::string& name, const Value& x, double epsilon) {
   // `layer` reports an x of another model.
-  return group_norm(name, x, {holds(x) ? shapes_[x.layer]['C'] : 1, epsilon});
+  const int at = position(x);
+  return group_norm(name, x, {at >= 0 ? shapes_[at]['C'] : 1, epsilon});
 }
 
 Value Model::layer_norm(const std::string& name, const Value& x, const LayerNorm& norm) {
@@ -252,7 +253,7 @@ Value Model::layer(const std::string& name, std::shared_ptr<const Operator> op, 
   Layer added{.name = name, .op = std::move(op), .inputs = {}, .like = static_cast<int>(layers_.size()), .table = -1};
   std::vector<Shape> shapes;
   for (const auto& value : inputs) {
-    if (!holds(value)) fail("layer '{}': its input is not a layer of this model", name);
+    if (position(value) < 0) fail("layer '{}': its input is not a layer of this model", name);
     added.inputs.push_back(value.layer);
     shapes.push_back(shapes_[value.layer]);
   }
@@ -297,7 +298,10 @@ Model Model::at_places(Index places) const {
     fail("a pass over {} places of the model '{}'; it has 1 to {}", places, name_, length);
   Model model(name_);
   for (const Layer& layer : layers_) {
-    if (layer.inputs.empty() && layer.op.get() != input) continue;
+    if (layer.inputs.empty() && layer.op.get() != input) {
+      model.left_out_.emplace(static_cast<int>(&layer - layers_.data()), layer.name);
+      continue;
+    }
     if (layer.op->place_use() == PlaceUse::any && !layer.op->is_loss())
       fail(
           "layer '{}' ({}) computes a place of its output from other places of its input, so nothing that is kept "
@@ -330,9 +334,12 @@ std::vector<int> Model::inputs() const {
   return inputs;
 }
 
-bool Model::holds(const Value& value) const {
-  return value.model == name_ && value.layer >= 0 && value.layer < static_cast<int>(layers_.size()) &&
-         layers_[value.layer].name == value.name;
+int Model::position(const Value& value) const {
+  const auto missing = std::distance(left_out_.begin(), left_out_.lower_bound(value.layer));
+  const int at = value.layer - static_cast<int>(missing);
+  const bool is_here =
+      value.model == name_ && at >= 0 && at < static_cast<int>(layers_.size()) && layers_[at].name == value.name;
+  return is_here ? at : -1;
 }
 
 Value Model::value(std::string_view name) const {
@@ -343,10 +350,11 @@ Value Model::value(std::string_view name) const {
 }
 
 int Model::find(const Value& value) const {
-  if (!holds(value))
+  const int at = position(value);
+  if (at < 0)
     fail("the value '{}' is of another model, '{}'; give a value of '{}', or the layer's name", value.name, value.model,
          name_);
-  return value.layer;
+  return at;
 }
 
 int Model::find(std::string_view name) const {

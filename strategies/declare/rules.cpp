@@ -129,9 +129,14 @@ class PatternCheck {
        did_you_mean(rule.match, names), quoted_list(names));
 }
 
+bool matches_left_out(const Model& model, const Strategy::Rule& rule) {
+  return std::any_of(model.left_out().begin(), model.left_out().end(),
+                     [&](const auto& layer) { return rule.matches(layer.second); });
+}
+
 /// Throws Error if the rule was given a value of another model.
 void check_value(const Model& model, const Strategy::Rule& rule) {
-  if (!rule.value) return;
+  if (!rule.value || matches_left_out(model, rule)) return;
   try {
     static_cast<void>(model.find(*rule.value));
   } catch (const Error& error) {
@@ -169,7 +174,7 @@ std::vector<LayerSettings> settings_of_layers(const Model& model, const Strategy
       for (std::size_t i = 0; i < settings.size(); ++i)
         if (rule.matches(model.layers()[i].name)) layers.push_back(i);
     }
-    if (layers.empty()) fail_unmatched(model, rule);
+    if (layers.empty() && !matches_left_out(model, rule)) fail_unmatched(model, rule);
     if (!rule.exact()) PatternCheck(model, grids, rule, layers).run();
     for (const std::size_t layer : layers) merge(rule, settings[layer]);
   }

@@ -144,6 +144,8 @@ class Model {
   /// know what was kept of the places before them (Generator). Throws Error if the model reads no tokens, or if a layer
   /// computes a place from later ones (Operator::place_use).
   Model at_places(Index places) const;
+  /// The layers of the whole model that at_places() has left out, by their positions there. Rules may name them.
+  const std::map<int, std::string>& left_out() const { return left_out_; }
   /// Returns the layers that receive samples, in their order.
   std::vector<int> inputs() const;
   /// Returns the shapes of all layers' outputs for one sample.
@@ -161,7 +163,8 @@ class Model {
   std::string describe() const;
 
  private:
-  bool holds(const Value& value) const;
+  /// Returns the position of a value's layer, or -1 if the value is of another model, or of a layer that is left out.
+  int position(const Value& value) const;
   /// Returns Layer::table of a layer with that operator. Throws Error if it cannot share the table.
   int table_of(const Operator& op, std::span<const Shape> inputs) const;
 
@@ -170,6 +173,7 @@ class Model {
   std::vector<Shape> shapes_;  // for one sample
   // class, and kind with description, of an operator -> the first layer that has an equal one (equal_operators)
   std::map<std::pair<std::type_index, std::string>, int> likes_;
+  std::map<int, std::string> left_out_;
 };
 
 }  // namespace partita

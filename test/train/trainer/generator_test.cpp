@@ -4,6 +4,7 @@
 #include "partita/comm/thread_ranks.hpp"
 #include "partita/train/kernels/custom_layer.hpp"
 #include "src/comm/threads/threads.hpp"
+#include "test/support/error_of.hpp"
 #include "test/support/lazy_backend.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ constexpr Index places = 7, tokens = 11, sequences = 3;
 /// The parts in which decoders differ.
 struct Parts {
   Index heads = 6, groups = 0;
-  bool rotary = false, mean_square = false, gated = false, tied = false;
+  bool rotary = false, mean_square = false, gated = false, tied = false, segments = false;
 };
 
 Model decoder(const Parts& parts) {
@@ -33,12 +34,16 @@ Model decoder(const Parts& parts) {
     return m.linear(name, x, {.features = features, .per_place = true, .deviation = 0.5});
   };
   Value t = m.input("tokens", {.length = places, .tokens = true});
+  std::optional<Value> segments;
+  if (parts.segments) segments = m.input("segments", {.length = places, .tokens = true});
   t = m.embedding("embedding", t, {.vocabulary = tokens, .features = hidden, .deviation = 1});
   if (!parts.rotary) t = m.positions("positions", t, {.deviation = 1});
   for (const std::string i : {"1", "2"}) {
     Value u = linear("qkv" + i, norm("before" + i, t), (parts.heads + 2 * groups) * dim);
     if (parts.rotary) u = m.rotary("rotary" + i, u, {.heads = parts.heads, .groups = parts.groups});
-    u = m.attention("attention" + i, u, {.heads = parts.heads, .groups = parts.groups, .causal = true});
+    const Attention attention{.heads = parts.heads, .groups = parts.groups, .causal = true, .dropout = 0.5};
+    const std::string name = "attention" + i;
+    u = segments ? m.attention(name, u, *segments, attention) : m.attention(name, u, attention);
     t = m.add("sum" + i, t, linear("out" + i, u, hidden));
     u = linear("up" + i, norm("between" + i, t), 8);
     u = parts.gated ? m.gated("gate" + i, u) : m.gelu("gelu" + i, u);
@@ -135,9 +140,8 @@ TEST(Generator, KeepsWhatItsRankNeeds) {
 
 const std::vector<std::vector<Index>> all_passes{{1, 1, 1, 1, 1, 1, 1}, {4, 1, 1, 1}, {2, 3, 1, 1}, {7}};
 
-void expect_equal(const Model& model, const Strategy& strategy) {
+void expect_equal(const Model& model, const Strategy& strategy, const Scores& whole) {
   SCOPED_TRACE(strategy.print());
-  const Scores whole = whole_pass(model);
   for (const auto& passes : all_passes) {
     std::mutex mutex;
     std::vector<Index> asked(sequences, 0);
@@ -153,6 +157,8 @@ void expect_equal(const Model& model, const Strategy& strategy) {
     device.check();
   }
 }
+
+void expect_equal(const Model& model, const Strategy& strategy) { expect_equal(model, strategy, whole_pass(model)); }
 
 std::vector<Model> models() {
   return {decoder({}), decoder({.rotary = true, .mean_square = true, .gated = true}),
@@ -192,6 +198,27 @@ TEST(Generator, ContinuesAsAWholePassWithCutPlaces) {
     ring.layer("*", {.output = "L@t"}).layer("attention*", {.output = "L@t", .algorithm = "ring"});
     expect_equal(decoder({.heads = 6, .groups = 3}), ring);
   }
+}
+
+// A pass over places has no segments, but a strategy of the training may name them, and layers behind them by value.
+TEST(Generator, TakesRulesOfTheSegmentsThatAPassLacks) {
+  const Model model = decoder({.segments = true});
+  for (const char* match : {"segments", "seg*"}) {
+    Strategy strategy("t=2");
+    strategy.layer(match, {.output = "N@t"}).layer(model.value("segments"), {.output = "N@t"});
+    strategy.layer(model.value("qkv1"), {.output = "C@t"}).layer("attention1", {.output = "C@t"});
+    expect_equal(model, strategy, whole_pass(decoder({})));
+  }
+  Strategy wrong("t=2");
+  wrong.layer("segment", {.output = "N@t"});
+  expect_error(
+      [&] {
+        run_thread_ranks(2, {}, [&](Communicator& world) {
+          const Generator generator(model, wrong, evaluation(), world,
+                                    cpu_processor(world, make_backend("auto", DType::f64, 1)), places);
+        });
+      },
+      {"match = \"segment\" matches no layer of the model"});
 }
 
 TEST(Generator, ContinuesAsAWholePassOnStages) {
