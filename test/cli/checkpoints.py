@@ -294,5 +294,45 @@ def full_output():
           1, ran)
 
 
+def in_time():
+    """A training in parts that end before a limit."""
+    parts, done, words = [], 0, ["--save", "t.h5", "--epochs", 1, "--samples", 80000]
+    for _ in range(2):
+        start_time = time.monotonic()
+        ran = train(*words, "--time-limit", "3s", "--json", "part.json", ranks=2)
+        seconds = time.monotonic() - start_time
+        ended("a run ends before its limit", ran, 0, rf"stopped    by --time-limit 3s after \d+ steps; t\.h5 was saved")
+        check("in good time, but not long before", 1.5 < seconds < 4.5, seconds)
+        parts, before = losses("part.json"), done
+        done = int(re.search(r"by --time-limit 3s after (\d+) steps", ran.out)[1])
+        check("it went on", done > before and len(parts) == done, (done, before))
+        words = ["--save", "t.h5", "--load", "t.h5", "--samples", 80000]
+    train("--samples", 80000, "--steps", done, "--json", "whole.json", ranks=2)
+    check("all parts are one training", losses("whole.json") == parts, (losses("whole.json")[-3:], parts[-3:]))
+    ended("a limit needs a file", train("--time-limit", "20s"), 2, "--time-limit 20s: it needs --save FILE")
+    ended("a limit is a time", train("--time-limit", "20x", "--save", "t.h5"), 2, "--time-limit 20x: write a time above 0")
+
+
+def keeping():
+    """The checkpoints before the last one."""
+    def there():
+        return sorted(path.name for path in pathlib.Path().glob("k*.h5"))
+    keep = ["--samples", 240, "--save", "k.h5", "--save-every", 5, "--keep", 3, "--steps"]
+    train(*keep, 22)
+    check("three are kept", there() == ["k.h5", "k.step15.h5", "k.step20.h5"], there())
+    before = content("k.step20.h5")
+    write("k.step9.h5", "notes")
+    train(*keep, 27, "--load", "k.h5", ranks=2)
+    check("a resumed run goes on with them", there() == ["k.h5", "k.step22.h5", "k.step25.h5", "k.step9.h5"], there())
+    ended("an earlier one can be loaded", train("--load", "k.step22.h5", "--steps", 23), 0, "epoch")
+    train("--samples", 240, "--steps", 20, "--save", "at20.h5")
+    check("it is what was saved then", before == content("at20.h5"))
+    write("k.step27.h5", "notes")
+    ended("a file that is in the way stays", train(*keep, 30, "--load", "k.h5"), 3, "k.step27.h5 is there")
+    check("it is as it was", content("k.step27.h5") == b"notes")
+    ended("--keep needs a file", train("--keep", "2"), 2, "--keep 2: it needs --save FILE")
+    ended("--keep 0", train("--keep", "0"), 2, "--keep 0: it must be 1")
+
+
 run_parts(resume_with_every_decay, not_finite, f16, overwriting, what_stops_a_save, rates, epochs_and_numbers, signals,
-          saving_every_some_steps, fine_tuning, full_output)
+          in_time, keeping, saving_every_some_steps, fine_tuning, full_output)

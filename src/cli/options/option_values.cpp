@@ -4,7 +4,9 @@
 #include "src/base/plain_text.hpp"
 #include "src/system/host.hpp"
 
+#include <array>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <string_view>
 
@@ -66,6 +68,31 @@ Index parse_size(const char* option, const std::string& text) {
   if (end.ec == std::errc::result_out_of_range || !(bytes >= 1 && bytes < 0x1p62))
     fail("{} {}: it must be 1 B or more and less than 4194304 TiB; leave the option out to set no limit", option, text);
   return static_cast<Index>(bytes);
+}
+
+double parse_time(const char* option, const std::string& text) {
+  static constexpr std::string_view units = "dhms";  // each at most once, in this order
+  static constexpr std::array<double, 4> seconds_of{86400, 3600, 60, 1};
+  double all = 0;
+  std::size_t unit = 0;
+  const char *at = text.data(), *const end = text.data() + text.size();
+  while (at != end) {
+    double value = 0;
+    const auto [rest, problem] = std::from_chars(at, end, value, std::chars_format::fixed);
+    const bool is_plain = rest == end && at == text.data();
+    unit = rest == end ? units.size() - 1 : units.find(*rest, unit);
+    if (problem != std::errc() || unit == units.npos || unit == units.size() || !(value >= 0) ||
+        (rest == end && !is_plain)) {
+      all = 0;
+      break;
+    }
+    all += value * seconds_of[unit];
+    at = is_plain ? end : rest + 1;
+    ++unit;
+  }
+  if (!(all > 0 && std::isfinite(all)))
+    fail("{} {}: write a time above 0, as 23h50m, 1.5h, 90m, 20s or 1d, or a number of seconds", option, text);
+  return all;
 }
 
 void check_threads(int threads) {

@@ -54,6 +54,10 @@ OnNan parse_on_nan(const std::string& text);
 /// text is not a size, or if the size is less than 1 byte or is 2^62 bytes or more.
 Index parse_size(const char* option, const std::string& text);
 
+/// Returns the seconds of a time such as "23h50m", "1.5h", "90m", "1d" or "1200" (seconds). Throws Error, with the name
+/// of the option, if the text is no time, or none above 0.
+double parse_time(const char* option, const std::string& text);
+
 /// Throws Error if `threads` is below 1 or above eight times the cores that this process may use. So many threads wait
 /// for each other most of the time, and a system may refuse to start them.
 void check_threads(int threads);

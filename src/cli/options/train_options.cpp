@@ -61,6 +61,12 @@ po::options_description train_options(TrainOptions& o) {
       "write what every rank did in at most 8 steps after the first, as Chrome trace JSON (Perfetto shows it)");
   add("save", po::value(&o.save)->value_name("FILE"), "write a checkpoint after every epoch");
   add("save-every", number(&o.save_every)->value_name("STEPS"), "with --save: also write it every STEPS steps");
+  add("keep", number(&o.keep)->default_value(o.keep)->value_name("N"),
+      "with --save: keep the N latest checkpoints; those before the last one have their step in the name");
+  add("time-limit", po::value(&o.time_limit)->value_name("TIME")->notifier([&o](const std::string& text) {
+    o.seconds = parse_time("--time-limit", text);
+  }),
+      "with --save: end in good time before the program has run for TIME, e.g. 23h50m, so that the run can be resumed");
   add("overwrite", po::bool_switch(&o.overwrite), "let --save replace a checkpoint of another run");
   add("new-run", po::bool_switch(&o.new_run),
       "take only the weights of --load FILE, for a new training: with another batch, seed, optimizer or data set");
@@ -117,6 +123,9 @@ void check_numbers(const TrainOptions& o) {
   if (o.trainer.steps < 0) fail("--steps {}: it must be 0 (all) or more", o.trainer.steps);
   if (o.save_every < 0) fail("--save-every {}: it must be 0 (only after epochs) or more", o.save_every);
   if (o.save_every > 0 && o.save.empty()) fail("--save-every {}: it needs --save FILE", o.save_every);
+  if (o.keep < 1) fail("--keep {}: it must be 1 (only the last one) or more", o.keep);
+  if (o.keep > 1 && o.save.empty()) fail("--keep {}: it needs --save FILE", o.keep);
+  if (!o.time_limit.empty() && o.save.empty()) fail("--time-limit {}: it needs --save FILE", o.time_limit);
   if (o.trainer.augmentation.shift < 0) fail("--shift {}: it must be 0 or more", o.trainer.augmentation.shift);
   if (o.given.contains("separator") && o.separator < 0)
     fail("--separator {}: it must be a token, 0 or more", o.separator);

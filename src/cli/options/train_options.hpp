@@ -48,6 +48,9 @@ struct TrainOptions : Options {
   std::vector<std::string> skip;   ///< with new_run: patterns of layers whose weights are not loaded
   bool overwrite = false;          ///< replace a checkpoint of another run
   Index save_every = 0;            ///< steps between checkpoints; 0: only after epochs
+  Index keep = 1;                  ///< checkpoints that --save leaves there
+  std::string time_limit;          ///< as it is given; "" for none
+  double seconds = 0;              ///< what that means
   std::string write_options;       ///< the file for all options of this run; "" for none
   std::string options_text;        ///< what goes into that file
   bool test = true;                ///< evaluate at the end

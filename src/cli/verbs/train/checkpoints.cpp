@@ -43,20 +43,6 @@ std::string describe(const CheckpointFile& file) {
   }
 }
 
-/// True if both checkpoints can be of one training: what a resumed training must keep is the same.
-bool same_run(const std::string& one, const std::string& other) {
-  const auto identity = [](const std::string& path) {
-    const RunRecord record{CheckpointFile(path)};
-    const TrainerOptions& o = record.options;
-    return std::tuple(record.model, o.seed, o.data, record.samples, o.batch, o.optimizer.method);
-  };
-  try {
-    return identity(one) == identity(other);
-  } catch (const Error&) {
-    return false;  // there is no such file, or a program saved weights without a training
-  }
-}
-
 /// Throws Error if `option` names a file that this run may not replace; `own` says whether it continues the run that
 /// wrote the checkpoint there. Returns the checkpoint's identity.
 std::optional<std::uint64_t> check_replaceable(const char* option, const std::string& path, bool own, bool overwrite) {
@@ -107,6 +93,19 @@ void check_hdf5(const TrainOptions& options) {
 
 }  // namespace
 
+bool same_run(const std::string& one, const std::string& other) {
+  const auto identity = [](const std::string& path) {
+    const RunRecord record{CheckpointFile(path)};
+    const TrainerOptions& o = record.options;
+    return std::tuple(record.model, o.seed, o.data, record.samples, o.batch, o.optimizer.method);
+  };
+  try {
+    return identity(one) == identity(other);
+  } catch (const Error&) {
+    return false;  // there is no such file, or a program saved weights without a training
+  }
+}
+
 std::optional<CheckpointFile> open_checkpoint(TrainOptions& options, std::vector<std::string>& notes) {
   check_hdf5(options);
   if (options.load.empty()) {
@@ -134,11 +133,14 @@ std::optional<std::uint64_t> check_replaceable(const TrainOptions& options) {
 }
 
 Checkpoints::Checkpoints(const TrainOptions& options, std::optional<std::uint64_t> replaceable, Communicator& world)
-    : options_(options), world_(world), first_(world.rank() == 0), own_(replaceable) {}
+    : options_(options), world_(world), first_(world.rank() == 0), own_(replaceable) {
+  if (first_ && options.seconds > 0) limit_.emplace(options.seconds);
+}
 
 void Checkpoints::load(Trainer& trainer, const CheckpointFile& file, const std::vector<std::string>& notes) {
   if (!options_.new_run) {
     trainer.load(file, options_.verb == "train");
+    if (!options_.save.empty() && real_path(options_.load) == real_path(options_.save)) there_ = trainer.steps_done();
     if (first_)
       for (const auto& note : notes) fmt::print("note       {}\n", note);
     return;
@@ -155,6 +157,12 @@ void Checkpoints::after_training() {
   double stop = SignalWatch::take().stop ? 1 : 0;  // a signal after the last step
   world_.all_reduce(&stop, 1, DType::f64, ReduceOp::max, {}).wait();
   stopped_ = stopped_ || stop > 0;
+}
+
+Requests Checkpoints::requests() {
+  Requests asked = SignalWatch::take();
+  if (limit_ && !stopped_ && limit_->ends_after_step(TimeLimit::Clock::now())) asked.stop = limit_stopped_ = true;
+  return asked;
 }
 
 bool Checkpoints::is_due(Trainer& trainer, bool ends_epoch) {
@@ -178,16 +186,23 @@ void Checkpoints::check_owner() const {
          written_meanwhile, describe(*there));
 }
 
+void Checkpoints::keep(Index step) {
+  if (!kept_) kept_.emplace(options_.save, options_.keep, there_ >= 0);
+  if (there_ >= 0 && there_ != step) kept_->keep(there_);
+}
+
 void Checkpoints::save(Trainer& trainer) {
   if (options_.save.empty()) return;
   std::string problem;
   try {
     if (first_) check_owner();
+    if (first_ && options_.keep > 1) keep(trainer.steps_done());
   } catch (const Error& error) {
     problem = error.what();
   }
   problem = agree(world_, problem);
   if (!problem.empty()) throw RunFailed(problem);
+  const auto begin = TimeLimit::Clock::now();
   try {
     own_ = trainer.save(options_.save, [this] { check_owner(); });  // now no other run can write it
   } catch (const AgreedError& error) {
@@ -196,7 +211,9 @@ void Checkpoints::save(Trainer& trainer) {
       if (what.find(lost) != std::string::npos) throw RunFailed(what.starts_with(option) ? what : option + what);
     throw AgreedError(what + kept());
   }
-  saved_step_ = trainer.steps_done();
+  if (limit_) limit_->save_took(TimeLimit::Clock::now() - begin);
+  there_ = saved_step_ = trainer.steps_done();
+  if (kept_) kept_->drop_oldest();
   if (first_ && std::exchange(asked_, false))
     fmt::print("note       saved {} after {} (SIGUSR1)\n", options_.save, counted(saved_step_, "step"));
 }
@@ -221,7 +238,8 @@ void Checkpoints::finish(const Trainer& trainer) const {
     throw RunFailed(fmt::format("SIGTERM ended the run after {}; nothing was saved, because there was no --save FILE",
                                 counted(trainer.steps_done(), "step")));
   if (!first_) return;
-  fmt::print("stopped    by SIGTERM after {}; {}; resume with\n           {}\n", counted(trainer.steps_done(), "step"),
+  fmt::print("stopped    by {} after {}; {}; resume with\n           {}\n",
+             limit_stopped_ ? "--time-limit " + options_.time_limit : "SIGTERM", counted(trainer.steps_done(), "step"),
              saved_step_ >= 0 ? options_.save + " was saved" : "nothing was left to save", resuming_command());
   std::fflush(stdout);
 }

@@ -2,7 +2,9 @@
 
 #include "partita/train/checkpoint/checkpoint.hpp"
 #include "src/cli/options/train_options.hpp"
+#include "src/cli/verbs/train/kept_checkpoints.hpp"
 #include "src/cli/verbs/train/signals.hpp"
+#include "src/cli/verbs/train/time_limit.hpp"
 
 #include <optional>
 #include <string>
@@ -19,8 +21,11 @@ std::optional<CheckpointFile> open_checkpoint(TrainOptions& options, std::vector
 /// Only one rank calls it.
 std::optional<std::uint64_t> check_replaceable(const TrainOptions& options);
 
+/// True if both checkpoints can be of one training: what a resumed training must keep is the same.
+bool same_run(const std::string& one, const std::string& other);
+
 /// The checkpoints of one run of `train` or `evaluate`: loads one, saves after every epoch, after every --save-every
-/// steps and when a signal asks for it.
+/// steps and when a signal asks for it. Ends the training for a signal or in time (--time-limit).
 class Checkpoints {
  public:
   /// `replaceable` is what check_replaceable() returned on rank 0.
@@ -34,12 +39,14 @@ class Checkpoints {
   void before_training() { stopping_.emplace(SIGTERM); }
   /// After training, which has been saved: SIGTERM ends the process again. Collective: every rank calls it.
   void after_training();
+  /// What signals, and the end of the time, ask for. A trainer calls it once in each step.
+  Requests requests();
   /// After each step of training: returns true if a checkpoint is due. `ends_epoch`: one is saved anyway. Ends the
   /// epoch if a signal asks for the end. Collective: every rank calls it.
   bool is_due(Trainer& trainer, bool ends_epoch);
   /// Saves a checkpoint, with --save. Collective: every rank calls it.
   void save(Trainer& trainer);
-  /// True if a signal has ended the training.
+  /// True if a signal or the time has ended the training.
   bool stopped() const { return stopped_; }
   /// Prints how to resume a run that was stopped. Throws RunFailed if nothing was saved.
   void finish(const Trainer& trainer) const;
@@ -48,16 +55,20 @@ class Checkpoints {
 
  private:
   void check_owner() const;
+  /// Before the checkpoint of `step` replaces the one before it.
+  void keep(Index step);
   std::string resuming_command() const;
 
   const TrainOptions& options_;
   Communicator& world_;
   bool first_;
   std::optional<SignalWatch> stopping_;
-  std::optional<std::uint64_t> own_;  // on rank 0: CheckpointFile::identity of the file that this run may replace
-  Index saved_step_ = -1;
-  bool asked_ = false;  // for the next save, by SIGUSR1
-  bool stopped_ = false;
+  std::optional<TimeLimit> limit_;       // on rank 0, which decides for all
+  std::optional<KeptCheckpoints> kept_;  // on rank 0
+  std::optional<std::uint64_t> own_;     // on rank 0: CheckpointFile::identity of the file that this run may replace
+  Index saved_step_ = -1, there_ = -1;   // of what this run has saved, and of what it may have continued
+  bool asked_ = false;                   // for the next save, by SIGUSR1
+  bool stopped_ = false, limit_stopped_ = false;
 };
 
 }  // namespace partita::cli

@@ -103,7 +103,7 @@ class Run {
   TrainerOptions trainer_options() {
     auto trainer = options_.trainer;
     trainer.measuring = [this](Index done, Index all) { bar_.count("measuring kernels", done, all); };
-    trainer.requests = SignalWatch::take;
+    trainer.requests = [this] { return checkpoints_.requests(); };
     trainer.check_replicas = options_.watch.check_replicas;
     return trainer;
   }
