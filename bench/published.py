@@ -93,7 +93,7 @@ def transformers():
         def explained(model, batch, recomputes, *shape):
             pathlib.Path(strategy).write_text(transformer_strategy(recomputes, *shape), encoding="utf-8")
             subprocess.run([PROGRAM, "explain", "--model", model, "--batch", str(batch), "--dropout", "0.1", "--dtype", "bf16",
-                            "--optimizer", "adam", "--machine", A100, "--strategy", strategy, "--json", result], check=True,
+                            "--memory-limit", "1TiB", "--optimizer", "adam", "--machine", A100, "--strategy", strategy, "--json", result], check=True,
                            stdout=subprocess.DEVNULL)
             return json.loads(pathlib.Path(result).read_text(encoding="utf-8"))
         for model, batch, microbatches, stages, groups, blocks, rows in TRANSFORMERS:

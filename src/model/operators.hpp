@@ -497,6 +497,8 @@ class CrossEntropyOperator final : public LossOperator {
   std::string describe() const override;
   Shape output(std::span<const Shape> inputs) const override;
   const CrossEntropy& labels() const { return labels_; }
+  /// Maxima and sums read x, and the gradient reads x and writes dx.
+  MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 2, .y = 0, .dx = 2, .dy = 0}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
   Target target(const Shape& x) const override;
@@ -515,6 +517,7 @@ class DiceOperator final : public LossOperator {
   explicit DiceOperator(Dice labels = {}) : labels_(labels) {}
   std::string describe() const override;
   std::string_view kind() const override { return "softmax_dice"; }
+  MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 0, .dx = 2, .dy = 0}; }
   HeldNumbers numbers(const Layout& x, int rank, bool training) const override;
   Shape output(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
@@ -529,6 +532,8 @@ class DifferenceOperator final : public LossOperator {
  public:
   explicit DifferenceOperator(bool absolute) : absolute_(absolute) {}
   std::string_view kind() const override { return absolute_ ? "mean_absolute_error" : "mean_squared_error"; }
+  /// Each pass reads the targets too.
+  MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 2, .y = 0, .dx = 3, .dy = 0}; }
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   Target target(const Shape& x) const override { return {x, false}; }
   bool absolute() const { return absolute_; }
