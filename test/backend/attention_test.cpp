@@ -105,8 +105,8 @@ struct Case {
   double share(Index n, Index head, Index l, Index m) const {
     const WeightDropout& d = shape.dropout;
     if (d.rate == 0) return 1;
-    const Index row = (70 + origin + n) * d.heads + origin * shape.queries + head;
-    return d.random.at_step(5).uniform((row * d.places + l) * d.places + m) < d.rate ? 0 : 1 / (1 - d.rate);
+    const Index row = ((70 + origin + n) * d.places + l) * d.heads + origin * shape.queries + head;
+    return d.random.at_step(5).uniform(row * d.places + m) < d.rate ? 0 : 1 / (1 - d.rate);
   }
   Index all_places() const { return std::max(places.hi, keys.hi); }
   bool sees(Index n, Index l, Index m) const {

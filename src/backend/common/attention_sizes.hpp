@@ -42,7 +42,7 @@ struct DroppedWeights {
   Index heads = 1, places = 1;  // in all
   Index first_sample = 0, first_head = 0, first_query = 0, first_key = 0;
   PARTITA_HOST_DEVICE Index index(Index sample, Index head, Index place, Index key) const {
-    return (((first_sample + sample) * heads + first_head + head) * places + first_query + place) * places + first_key +
+    return (((first_sample + sample) * places + first_query + place) * heads + first_head + head) * places + first_key +
            key;
   }
   PARTITA_HOST_DEVICE Random numbers() const { return random.at_step(static_cast<std::uint64_t>(*step)); }

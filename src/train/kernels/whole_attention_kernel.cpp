@@ -78,14 +78,17 @@ class WholeAttentionKernel final : public Kernel {
     box[1] = {groups_.lo * rows, groups_.hi * rows};
     return box;
   }
-  /// The weights without those that are left out. In the order of all layouts, they have the numbers of WeightDropout.
+  /// The weights without those that are left out. A row has the weights of one place, in the order of WeightDropout.
   Tensor dropped(const KernelCall& call, const Tensor& weights) const {
     if (!call.training || dropout_ == 0) return weights;
     const Tensor kept = weights.like(weights.box(), MemoryClass::activations, Fill::none);
-    const Index places = weights.extent('L'), rows = heads_.groups * heads_.in_group * places;
-    const Shape whole{{'N', weights.box()[0].hi}, {'C', rows}, {'L', places}};
-    call.rank.backend.dropout(dropout_, call.dropout_numbers(), call.step, call.first_sample * rows * places, whole,
-                              weights, kept, call.rank.stream);
+    const Index places = weights.extent('L'), columns = heads_.groups * heads_.in_group * places;
+    Box box(2);
+    box[0] = {weights.box()[0].lo * places, weights.box()[0].hi * places};
+    box[1] = weights.box()[1];
+    const auto rows = [&](const Tensor& x) { return Tensor::view(x, 0, "NC", box); };
+    call.rank.backend.dropout(dropout_, call.dropout_numbers(), call.step, call.first_sample * places * columns,
+                              Shape{{'N', box[0].hi}, {'C', columns}}, rows(weights), rows(kept), call.rank.stream);
     return kept;
   }
 

@@ -38,8 +38,8 @@ ScheduleTimes by_hand(const Cost& cost, double busy, double travels) {
     group.forward += busy;
     group.backward_data += busy;
   }
-  times.groups[0].step = (96 + 32) * 4 * 5e-9;
-  times.groups[1].step = (160 + 32) * 4 * 5e-9;
+  times.groups[0].step = (96 + 32) * 4 * 6e-9;
+  times.groups[1].step = (160 + 32) * 4 * 6e-9;
   const TransferTime transfer{travels, travels / 2.024};  // 1 us of latency and 1.024 us of bytes
   times.edges = {{transfer, transfer}};
   return times;

@@ -58,6 +58,10 @@ struct PlainKernel {
     } else if (is_a<PlaceNormOperator>(layer) || is_a<GatedOperator>(layer) || is_a<InteractionOperator>(layer) ||
                is_a<CombineOperator>(layer)) {
       x *= backward ? 2 : 1;  // read x and dy, and write dx
+    } else if (layer.op->is_loss()) {
+      // cross-entropy reads x for the maxima and the sums, a difference reads x and the target; backward writes dx
+      x *= is_a<DifferenceOperator>(layer) ? (backward ? 3 : 2) : is_a<DiceOperator>(layer) && !backward ? 1 : 2;
+      y = 0;
     }
     if (is_norm(layer) && (plan.workload.training || is_group_norm(layer))) {
       // read x, then read x and write y; read x and dy, then read x and dy and write dx
@@ -81,13 +85,18 @@ struct PlainKernel {
     const double size = static_cast<double>(size_of(plan.workload.dtype)), kept = weights_of_pairs(layer, rank);
     const double bytes = (x + w + y + 2 * kept) * size;  // two products with the weights of attention
     const double times = attends ? kept > 0 ? 2 : 2.5 : is_a<InteractionOperator>(layer) ? 2 : 1;
-    const double softmax = (backward ? 3 : 2) * kept * size / machine.memory_bandwidth.value;
+    // Softmax reads and writes, and so does dropout. Their gradient reads both and the slopes, and writes.
+    const double softmax = (drops(layer) ? 4 : backward ? 3 : 2) * kept * size / machine.memory_bandwidth.value;
     return softmax +
            (backward ? times : 1) * (machine.kernel.value + std::max(operations / (machine.arithmetic.value * share),
                                                                      bytes / machine.memory_bandwidth.value));
   }
 
-  /// How many weights of pairs of places whole attention keeps.
+  bool drops(const LayerPlan& layer) const {
+    const auto* op = dynamic_cast<const AttentionOperator*>(layer.op.get());
+    return op != nullptr && plan.workload.training && op->dropout() > 0;
+  }
+  /// How many weights of pairs of places whole attention keeps, without those after dropout.
   static double weights_of_pairs(const LayerPlan& layer, int rank) {
     const auto* op = dynamic_cast<const AttentionOperator*>(layer.op.get());
     if (op == nullptr || layer->at.algorithm != Algorithm::whole) return 0;

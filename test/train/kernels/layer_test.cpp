@@ -281,6 +281,19 @@ TEST(Layers, RotaryTurnsPairsByTheirPlace) {
       }
 }
 
+// Which weights are left out does not depend on whether they are kept.
+TEST(Layers, WholeAttentionLeavesOutWhatBlocksLeaveOut) {
+  const auto attended = [](double dropout, Algorithm algorithm) {
+    Model m("attention");
+    end(m, m.attention("attention", begin_sequence(m, 24), {.heads = 4, .groups = 2, .dropout = dropout}));
+    return outputs_of(m, nullptr, nullptr, Strategy().layer("attention", {.algorithm = algorithm}))[1];
+  };
+  const Tensor blocks = attended(0.5, Algorithm::automatic), whole = attended(0.5, Algorithm::whole),
+               all = attended(0, Algorithm::whole);
+  EXPECT_LT(difference(whole, blocks, 1), 1e-12);
+  EXPECT_GT(difference(whole, all, 1), 0.01);
+}
+
 // Two groups of two heads of queries, one of keys and one of values, with 3 channels each.
 TEST(Layers, AttentionIsItsDefinition) {
   constexpr Index dim = 3, step = 4 * dim;
