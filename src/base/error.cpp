@@ -77,7 +77,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
   const std::string* best = nullptr;
-  std::size_t best_distance = word.size() / 3 + 2;  // a candidate that is farther away is another word, not a typo
+  const std::size_t letters = word.size() - std::min(word.find_first_not_of('-'), word.size());
+  std::size_t best_distance = letters / 3 + 2;  // a candidate that is farther away is another word, not a typo
   for (const auto& candidate : candidates) {
     const auto distance = edit_distance(word, candidate);
     if (distance < best_distance) {
