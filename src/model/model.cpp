@@ -335,11 +335,13 @@ std::vector<int> Model::inputs() const {
 }
 
 int Model::position(const Value& value) const {
+  const auto is_at = [&](int at) {
+    return value.model == name_ && at >= 0 && at < static_cast<int>(layers_.size()) && layers_[at].name == value.name;
+  };
+  if (is_at(value.layer)) return value.layer;
   const auto missing = std::distance(left_out_.begin(), left_out_.lower_bound(value.layer));
-  const int at = value.layer - static_cast<int>(missing);
-  const bool is_here =
-      value.model == name_ && at >= 0 && at < static_cast<int>(layers_.size()) && layers_[at].name == value.name;
-  return is_here ? at : -1;
+  const int in_pass = value.layer - static_cast<int>(missing);
+  return is_at(in_pass) ? in_pass : -1;
 }
 
 Value Model::value(std::string_view name) const {
