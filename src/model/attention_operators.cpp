@@ -63,21 +63,21 @@ std::shared_ptr<const Operator> AttentionOperator::running(Algorithm chosen) con
 }
 
 // y[N@a C@c L@b] = attention of x[N@a C@c L@b], if each shard of C holds whole groups; else C is whole.
-OperatorLayouts AttentionOperator::around_ring(const Layout& x, const Shape& output) const {
+OperatorLayouts AttentionOperator::around_ring(const Layout& x, const Shape& output, bool balanced) const {
   const HeadGroups all = heads(x.shape());
   OperatorLayouts way = by_pieces(x, output, all.step(), all.in_group * all.dim);
   const Layout blocks = way.x[0].onto(with_channels(x.shape(), all.groups * 2 * all.dim));
   way.algorithm = Algorithm::ring;
-  way.ring = Ring{blocks, 2 * all.dim, attention_.causal};
+  way.ring = Ring{blocks, 2 * all.dim, attention_.causal, balanced, all.in_group * all.dim, all.in_group};
   return way;
 }
 
 namespace {
 
-/// The elements that a rank sends or receives in all, whichever are more.
-double most(const std::vector<PeerTraffic>& peers) {
+/// The bytes that a rank sends or receives in all, whichever are more.
+double most(const RingTraffic& traffic) {
   Index sent = 0, received = 0;
-  for (const PeerTraffic& peer : peers) {
+  for (const PeerTraffic& peer : traffic.peers) {
     sent += peer.sent.bytes;
     received += peer.received.bytes;
   }
@@ -99,19 +99,25 @@ Alternative AttentionOperator::cost(const OperatorLayouts& way, const LayoutRequ
   const auto other = running(*way.algorithm);
   const Operator& runs = other != nullptr ? *other : *this;
   Alternative cost{way.algorithm, runs.flops(std::array{local_shape(way.x[0], rank)}, local_shape(way.y, rank)), 0};
+  cost.balanced = way.ring && way.ring->balanced;
   if (way.ring) cost.flops *= way.ring->work(rank);
   const auto add = [&](const Layout& from, const Layout& to) {
     for (const auto& step : plan_redistribution(from, to)) cost.words += wire_elements(step, rank);
   };
-  const double blocks = way.ring ? most(way.ring->traffic(rank, 1)) : 0;
-  cost.words += blocks;
+  const Index element = size_of(request.dtype), sum = std::max<Index>(element, 4);  // f32 or f64
+  const auto add_ring = [&](bool back) {
+    if (!way.ring) return;
+    const double bytes =
+        most(way.ring->traffic(rank, back, element, sum)) + most(way.ring->result_traffic(rank, back, sum));
+    cost.words += bytes / static_cast<double>(element);
+  };
+  add_ring(false);
   add(request.arriving[0], way.x[0]);
   add(way.y, request.output);
   if (!request.training || !request.needs_dx) return cost;
   add(request.output.dual(), way.y.dual());
   add(way.dx[0], request.arriving[0].dual());
-  const double element = static_cast<double>(size_of(request.dtype)), sum = std::max(element, 4.);  // f32 or f64
-  if (way.ring) cost.words += blocks + most(way.ring->gradient_traffic(rank, 1)) * sum / element;
+  add_ring(true);
   return cost;
 }
 
@@ -159,7 +165,11 @@ OperatorLayouts AttentionOperator::of_x(const LayoutRequest& request) const {
     ways.push_back(by_pieces(by_groups, output, of_x, of_y));
     ways.back().algorithm = whole ? Algorithm::whole : Algorithm::all_to_all;
   }
-  if (asked == Algorithm::automatic || asked == Algorithm::ring) ways.push_back(around_ring(x, output));
+  if (asked == Algorithm::automatic || asked == Algorithm::ring) {
+    ways.push_back(around_ring(x, output, false));
+    if (attention_.causal && ways.back().ring->moves())
+      ways.insert(ways.end() - 1, around_ring(x, output, true));  // of equal costs, the first one is taken
+  }
   if (ways.empty())
     fail(
         "algorithm \"{}\" does not fit the input \"{}\": {} of heads cannot be cut over {} in equal parts; take "
@@ -167,10 +177,10 @@ OperatorLayouts AttentionOperator::of_x(const LayoutRequest& request) const {
         name(asked), x.print(), counted(all.groups, "group"), x.grid().print(by_groups.sharding('C')));
   std::vector<Alternative> costs;
   for (const auto& way : ways) costs.push_back(cost(way, request));
-  const auto best =
-      std::min_element(costs.begin(), costs.end(), [](const auto& a, const auto& b) { return a.total() < b.total(); });
-  OperatorLayouts chosen = std::move(ways[static_cast<std::size_t>(best - costs.begin())]);
-  std::rotate(costs.begin(), best, best + 1);
+  const auto cheaper = [](const Alternative& a, const Alternative& b) { return a.total() < b.total(); };
+  const auto best = std::min_element(costs.begin(), costs.end(), cheaper) - costs.begin();
+  OperatorLayouts chosen = std::move(ways[static_cast<std::size_t>(best)]);
+  std::stable_sort(costs.begin(), costs.end(), cheaper);
   chosen.alternatives = std::move(costs);
   return chosen;
 }

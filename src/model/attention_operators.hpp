@@ -86,7 +86,7 @@ class AttentionOperator final : public Operator {
  private:
   bool drops(bool training) const { return training && attention_.dropout > 0; }
   OperatorLayouts of_x(const LayoutRequest& request) const;
-  OperatorLayouts around_ring(const Layout& x, const Shape& output) const;
+  OperatorLayouts around_ring(const Layout& x, const Shape& output, bool balanced) const;
   Alternative cost(const OperatorLayouts& way, const LayoutRequest& request) const;
 
   Attention attention_;

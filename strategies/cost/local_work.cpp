@@ -26,6 +26,13 @@ std::string halo(const std::optional<Halo>& halo, int rank) {
   return halo ? fmt::format("+{}", extents(halo->needed(rank))) : "";
 }
 
+/// What a rank sends and receives in a step of a ring, as a digit for each part: 1 sends, 2 receives.
+std::string moves(const RingStep& step) {
+  std::string text = " moves ";
+  for (const auto& [send, receive] : step.moves) text += std::to_string((send ? 1 : 0) + (receive ? 2 : 0));
+  return text;
+}
+
 }  // namespace
 
 std::string local_work(const LayerPlan& layer, int rank, const Workload& workload) {
@@ -49,8 +56,8 @@ std::string local_work(const LayerPlan& layer, int rank, const Workload& workloa
                         extents(product.b_used.owned(rank)), product.panels.size());
   if (layer->at.ring)
     for (const RingStep& step : layer->at.ring->steps(rank))
-      text += fmt::format(" ring {}{}{}{}", step.block ? extents(*step.block) : "", step.sum_to ? " sends" : "",
-                          step.sum_from ? " adds" : "", step.own_from ? " receives" : "");
+      text +=
+          fmt::format(" ring {} of {}{}", step.keys ? extents(*step.keys) : "", extents(step.computed), moves(step));
   for (const auto& boundary : layer.sends_to_stages) text += conversions(boundary.complete_sums, rank);
   return text;
 }

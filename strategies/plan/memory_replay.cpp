@@ -264,9 +264,9 @@ class Replay {
     const auto [known, fresh] = (back ? back_rings_ : rings_).try_emplace(&ring);
     if (fresh) {
       const auto steps = ring.steps(rank_);
-      const bool adds = steps.size() > 1 && (back || steps[1].block);
+      const bool adds = back ? steps.size() > 1 : adds_results(steps);
       const Index sums = adds && element_ != master_ ? volume(back ? layer->at.dx[0] : layer->at.y) * master_ : 0;
-      known->second = sums + ring.workspace(rank_, element_, back ? master_ : 0, messages_.packs);
+      known->second = sums + ring.workspace(rank_, back, element_, master_, messages_.packs);
     }
     hold(MemoryClass::workspace, known->second);
   }

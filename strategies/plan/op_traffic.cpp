@@ -89,7 +89,7 @@ void OpTraffic::add_forward() {
   if (moves(layer_->at.x_halo)) add_exchange(Purpose::halo_x, "halo x", grid_.all(), x_halo(), false, rank_);
   add_statistics(Collective::When::forward);
   add_product(0, "product y");
-  if (moves(layer_->at.ring)) add_ring(Purpose::ring, "ring x", layer_->at.ring->traffic(rank_, element_));
+  add_ring(false);
 }
 
 void OpTraffic::add_start_backward() {
@@ -103,9 +103,7 @@ void OpTraffic::add_backward_data() {
   if (moves(layer_->at.x_halo) && !layer_->at.dy_halo)
     add_exchange(Purpose::halo_dx, "halo dx", grid_.all(), x_halo(), true, rank_);
   add_product(1, "product dx");
-  if (!moves(layer_->at.ring)) return;
-  add_ring(Purpose::ring, "ring x", layer_->at.ring->traffic(rank_, element_));
-  add_ring(Purpose::ring_sums, "ring dx", layer_->at.ring->gradient_traffic(rank_, master_));
+  add_ring(true);
 }
 
 void OpTraffic::add_sums(const StageBoundary& boundary) {
@@ -220,16 +218,16 @@ void OpTraffic::add_product(std::size_t which, std::string_view role) {
   add_steps(Purpose::product, role, product.redistribute_c);
 }
 
-/// Adds what travels around a ring. The messages of a step travel together.
-void OpTraffic::add_ring(Purpose purpose, std::string_view role, std::vector<PeerTraffic> peers) {
-  Index sent = 0, received = 0;
-  for (const PeerTraffic& peer : peers) {
-    sent += peer.sent.messages;
-    received += peer.received.messages;
-  }
-  const std::size_t before = list_.size();
-  add_exchange(purpose, role, grid_.all(), std::move(peers), rank_);
-  if (list_.size() > before) list_.back().turns = static_cast<int>(std::max(sent, received));
+/// Adds what travels around a ring in a forward or a backward. The messages of a step travel together.
+void OpTraffic::add_ring(bool back) {
+  if (!moves(layer_->at.ring)) return;
+  const auto add = [&](Purpose purpose, std::string_view role, RingTraffic traffic) {
+    const std::size_t before = list_.size();
+    add_exchange(purpose, role, grid_.all(), std::move(traffic.peers), rank_);
+    if (list_.size() > before) list_.back().turns = traffic.hops;
+  };
+  add(Purpose::ring, "ring x", layer_->at.ring->traffic(rank_, back, element_, master_));
+  add(Purpose::ring_sums, back ? "ring dx" : "ring y", layer_->at.ring->result_traffic(rank_, back, master_));
 }
 
 }  // namespace partita

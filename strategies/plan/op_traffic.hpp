@@ -78,7 +78,7 @@ class OpTraffic {
   void add_collective(Purpose purpose, std::string_view role, Verb verb, AxisSet axes, Index elements,
                       Index element_size);
   void add_product(std::size_t which, std::string_view role);
-  void add_ring(Purpose purpose, std::string_view role, std::vector<PeerTraffic> peers);
+  void add_ring(bool back);
   const StageBoundary& boundary() const { return layer_.sends_to_stages[op_.part]; }
   const TransferPlan& x_halo();
   /// Returns true if the rank belongs to the layer's stage.

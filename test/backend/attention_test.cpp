@@ -379,6 +379,51 @@ TEST_P(Attention, LeavesOutTheSameWeightsInAllBoxes) {
   }
 }
 
+// Some places get results for more keys, also where a set of keys has none that they see. Other places stay as they are.
+TEST_P(Attention, MergesResultsForTwoSetsOfKeys) {
+  const DType dtype = GetParam(), sums = dtype == DType::f64 ? DType::f64 : DType::f32;
+  for (const auto& backend : backends_of(dtype)) {
+    SCOPED_TRACE(backend->name());
+    Generator random(11);
+    for (int i = 0; i < 60; ++i) {
+      Case c = draw_case(random, 31, i % 10 == 0 ? 40 : 9);
+      if (i % 20 == 0) c.samples = 0;
+      if (i % 3 == 0) c.set_segments([&](Index, Index) { return static_cast<double>(random.draw(0, 3)); });
+      const Index middle = random.draw(c.keys.lo, c.keys.hi), first = random.draw(c.places.lo, c.places.hi);
+      const Interval part{first, random.draw(first, c.places.hi)};
+      SCOPED_TRACE(
+          fmt::format("case {}: {}, [{},{}) sees keys from {} on later", i, c.print(), part.lo, part.hi, middle));
+      const Truth truth(c, random);
+      const auto results = [&](Interval places, Interval keys) {
+        const Rows q = packed(random, dtype, random.draw(0, 3), places, {&truth.q})[0];
+        const auto kv = packed(random, dtype, random.draw(0, 3), keys, {&truth.k, &truth.v});
+        const std::array made{c.rows(sums, places, c.shape.queries, c.shape.dim),
+                              c.rows(sums, places, c.shape.queries, 1)};
+        backend->attention_forward(c.shape, q.heads, kv[0].heads, kv[1].heads, made[0].heads.x, made[1].heads.x,
+                                   Write::over, {});
+        return made;
+      };
+      const auto all = results(c.places, {c.keys.lo, middle}), before = results(c.places, {c.keys.lo, middle}),
+                 more = results(part, {middle, c.keys.hi});
+      backend->attention_merge(more[0].heads.x, more[1].heads.x, all[0].heads.x, all[1].heads.x, {});
+      const double tolerance = 16 * (1 + truth.largest_score) * epsilon(sums);
+      const std::array want{truth.y, truth.lse};
+      for (std::size_t which = 0; which < 2; ++which)
+        all[which].each([&](Index n, Index head, Index l, Index d) {
+          const bool merged = part.lo <= l && l < part.hi;
+          const double is = all[which].get(n, head, l, d), old = before[which].get(n, head, l, d);
+          const double exact = want[which].get(n, head, l, d);
+          if (merged && is != exact) {
+            ASSERT_NEAR(is, exact, tolerance * std::max(1., std::abs(exact)));
+          } else if (!merged) {
+            ASSERT_EQ(is, old);
+          }
+        });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 // Documents that end in blocks and between them, so that some blocks meet and others do not.
 TEST_P(Attention, SegmentsCrossBlocks) {
   std::vector<std::unique_ptr<Backend>> backends;

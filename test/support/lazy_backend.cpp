@@ -200,6 +200,11 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
                             {y, lse});
     Kernels::attention_forward(shape, q, k, v, y, lse, write, stream);
   }
+  void attention_merge(const Tensor& more_y, const Tensor& more_lse, const Tensor& y, const Tensor& lse,
+                       Stream stream) override {
+    const Touching touching(*declared_, "attention_merge", {more_y, more_lse, y, lse}, {y, lse});
+    Kernels::attention_merge(more_y, more_lse, y, lse, stream);
+  }
   void attention_backward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v, const Tensor& y,
                           const Tensor& dy, const Tensor& lse, const Heads& dq, const Heads& dk, const Heads& dv,
                           Write write, Stream stream) override {

@@ -273,6 +273,11 @@ class Backend {
   /// et al., "FlashAttention", 2022).
   virtual void attention_forward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v,
                                  const Tensor& y, const Tensor& lse, Write write, Stream stream) = 0;
+  /// Adds results of attention_forward for other places m: for places of more_y, y and lse become those over both sets
+  /// of places m. more_y and more_lse have the channels of y and lse, and some or all of their places. All are f64, or
+  /// all are f32.
+  virtual void attention_merge(const Tensor& more_y, const Tensor& more_lse, const Tensor& y, const Tensor& lse,
+                               Stream stream) = 0;
   /// The gradient of attention_forward: what k's places contribute to dq, and to dk and dv; all three = or +=. y and
   /// lse are the results over all places. dq, dk and dv have the dtype of q or of lse.
   virtual void attention_backward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v,

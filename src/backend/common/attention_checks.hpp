@@ -112,4 +112,21 @@ inline void check_gradients(const AttentionSizes& sizes, const Heads& q, const H
   for (const Heads* each : {&dq, &dk, &dv}) check_result(each->x, q);
 }
 
+/// Returns the sizes of a call of attention_merge.
+inline MergeSizes merge_sizes(const Tensor& more_y, const Tensor& more_lse, const Tensor& y, const Tensor& lse) {
+  const Box &box = y.box(), &more = more_y.box();
+  for (const Tensor* each : {&more_y, &more_lse, &y, &lse})
+    require(each->box().dims() == 3 && each->dtype() == y.dtype(), "results must be sequences N C L of one dtype");
+  const Index heads = lse.box().extent(1);
+  require((y.dtype() == DType::f64 || y.dtype() == DType::f32) && heads > 0 && box.extent(1) % heads == 0,
+          "results must have the dtype of sums, and lse a number for each head of y");
+  require(lse.box()[2] == box[2] && more_lse.box()[2] == more[2] && more.extent(1) == box.extent(1) &&
+              more_lse.box().extent(1) == heads &&
+              (more[2].empty() || box[2] == Interval{std::min(box[2].lo, more[2].lo), std::max(box[2].hi, more[2].hi)}),
+          "more results must have the heads of the others, and places of theirs");
+  for (const Tensor* each : {&more_y, &more_lse, &lse})
+    require(each->box().extent(0) == box.extent(0), "results must be those of the same samples");
+  return {box.extent(0), more.extent(2), heads, box.extent(1) / heads, box.extent(2), more[2].lo - box[2].lo};
+}
+
 }  // namespace partita

@@ -72,4 +72,12 @@ struct AttentionSizes {
   PARTITA_HOST_DEVICE Index first_seeing(Index key) const { return causal && key > ahead ? key - ahead : 0; }
 };
 
+/// The sizes of a call of attention_merge: `places` of `all`, from `first` on, have more results.
+struct MergeSizes {
+  Index samples, places, heads, dim;
+  Index all, first;
+  /// The row of y and lse that belongs to a row of more_y and more_lse. A row is a place of a sample.
+  PARTITA_HOST_DEVICE Index row_of(Index row) const { return row / places * all + first + row % places; }
+};
+
 }  // namespace partita

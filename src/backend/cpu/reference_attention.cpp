@@ -311,6 +311,28 @@ void ReferenceBackend::attention_forward(const HeadShape& shape, const Heads& q,
   });
 }
 
+void ReferenceBackend::attention_merge(const Tensor& more_y, const Tensor& more_lse, const Tensor& y, const Tensor& lse,
+                                       Stream) {
+  const MergeSizes sizes = merge_sizes(more_y, more_lse, y, lse);
+  const auto merge = [&](auto t) {
+    using A = decltype(t);
+    for (Index i = 0; i < sizes.samples * sizes.places * sizes.heads; ++i) {
+      const Index to = sizes.row_of(i / sizes.heads) * sizes.heads + i % sizes.heads;
+      A &log_sum = lse.as<A>()[to], more = more_lse.as<A>()[i];
+      constexpr A nothing = -std::numeric_limits<A>::infinity();
+      if (log_sum == nothing && more == nothing) continue;  // it sees no place
+      const A largest = std::max(log_sum, more);
+      const A total = std::exp(log_sum - largest) + std::exp(more - largest);
+      const A kept = std::exp(log_sum - largest) / total, added = std::exp(more - largest) / total;
+      A* of_y = y.as<A>() + to * sizes.dim;
+      const A* more_of_y = more_y.as<A>() + i * sizes.dim;
+      for (Index c = 0; c < sizes.dim; ++c) of_y[c] = kept * of_y[c] + added * more_of_y[c];
+      log_sum = largest + std::log(total);
+    }
+  };
+  y.dtype() == DType::f64 ? merge(double{}) : merge(float{});
+}
+
 void ReferenceBackend::attention_backward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v,
                                           const Tensor& y, const Tensor& dy, const Tensor& lse, const Heads& dq,
                                           const Heads& dk, const Heads& dv, Write write, Stream) {

@@ -6,6 +6,8 @@
 #include "src/model/expert_operators.hpp"
 #include "src/model/operators.hpp"
 
+#include "test/strategies/cost/plain_ring.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -149,14 +151,8 @@ struct PlainKernel {
       return layer.op->flops(layer->input_shapes, layer->shape) * places / all * volume(layer->at.w[0], rank) /
              static_cast<double>(layer->weights[0].shape.volume());
     }
-    if (layer->at.algorithm == Algorithm::ring) {  // each place multiplies with the keys and values that it sees
-      const Interval places = y[y.dims() - 1];
-      double seen = 0;
-      for (Index place = places.lo; place < places.hi; ++place)
-        seen += static_cast<double>(dynamic_cast<const AttentionOperator&>(*layer.op).causal() ? place + 1
-                                                                                               : layer->shape['L']);
-      return 4 * static_cast<double>(y.volume() / places.extent()) * seen;
-    }
+    if (layer->at.algorithm == Algorithm::ring)
+      return 4 * static_cast<double>(y.volume() / y.extent(2)) * PlainRing(layer, rank).pairs();
     std::vector<Shape> inputs;
     for (const auto& x : layer->at.x) inputs.push_back(local(x, rank));
     return layer.op->flops(inputs, local(layer->at.y, rank));

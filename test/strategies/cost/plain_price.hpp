@@ -209,61 +209,28 @@ class PlainPrice {
       return exchange([&](int each) { return messages(halo.transfer(each), back, element()); });
     }
 
-    /// Keys and values that travel around the ranks that share a sequence, while these compute with them, and in a
-    /// backward their gradients. Of `hops` messages, one travels with each block but the last; the gradient of that one
-    /// goes home after all computing.
+    /// Keys, values and queries that travel between the ranks that share a sequence, while these compute, and what comes
+    /// back. Of `hops` messages, one travels with each block but the last; what that one gives travels after all
+    /// computing.
     double ring(double compute, bool back) const {
-      const auto turns = [&](bool gradients) {
-        const Messages mine = around(rank, gradients);
-        return static_cast<double>(std::max(mine.sent.size(), mine.received.size()));
+      const auto around = [&](int each, bool results) {
+        return PlainRing(layer, each).messages(results, back, element(), master());
       };
-      const auto travel = [&](bool gradients) {
-        return exchange([&](int each) { return around(each, gradients); }, std::max(1., turns(gradients)));
+      const auto travel = [&](bool results, double hops) {
+        const auto of = [&](int each) {
+          const auto all = around(each, results);
+          return Messages{all.sent, all.received};
+        };
+        return exchange(of, std::max(1., hops));
       };
-      const Exchange blocks = travel(false);
-      double hops = turns(false), hidden = std::min(blocks.hidden, compute * hops / (hops + 1));
-      double seconds = blocks.seconds - hidden;
-      if (hops = turns(true); !back || hops == 0) return seconds;
-      const Exchange sums = travel(true);
+      double hops = around(rank, false).hops();
+      const Exchange blocks = travel(false, hops);
+      const double hidden = std::min(blocks.hidden, compute * hops / (hops + 1));
+      const double seconds = blocks.seconds - hidden;
+      if (hops = around(rank, true).hops(); hops == 0) return seconds;
+      const Exchange sums = travel(true, hops);
       const double room = compute - hidden - compute * 2 / (hops + 1);
       return seconds + sums.seconds - std::max(0., std::min(sums.hidden * (hops - 1) / hops, room));
-    }
-
-    Messages around(int each, bool gradients) const {
-      const Layout& x = layer->at.x[0];
-      const auto& op = dynamic_cast<const AttentionOperator&>(*layer.op);
-      std::vector<std::pair<Index, int>> ranks;  // with places, in their order
-      for (const int other : grid.group(each, x.sharding('L')))
-        if (const Box box = x.owned(other); !box.empty()) ranks.emplace_back(box[2].lo, other);
-      std::sort(ranks.begin(), ranks.end());
-      const int count = static_cast<int>(ranks.size());
-      int me = count;
-      for (int i = 0; i < count; ++i)
-        if (ranks[i].second == each) me = i;
-      Messages all;
-      if (me == count || count == 1) return all;
-      const auto add = [&](std::vector<std::pair<int, double>>& list, int peer, int block) {
-        const Box box = x.owned(ranks[block].second);
-        const HeadGroups heads = op.heads(x.shape());
-        const double numbers = static_cast<double>(box.extent(0) * (box.extent(1) / heads.step()) * box.extent(2));
-        list.emplace_back(ranks[peer].second,
-                          numbers * 2 * static_cast<double>(heads.dim) * (gradients ? master() : element()));
-      };
-      const int next = (me + 1) % count, before = (me + count - 1) % count, last = count - 1;
-      for (int block = 0; block < count; ++block) {
-        if (!op.causal()) {
-          if (block != (gradients ? me : next)) add(all.sent, next, block);
-          if (block != (gradients ? before : me)) add(all.received, before, block);
-        } else if (gradients) {
-          if (block < me) add(all.sent, me == last ? block : next, block);
-          if (block < me - 1) add(all.received, before, block);
-          if (block == me && me < last) add(all.received, last, block);
-        } else {
-          if (block <= me && me < last) add(all.sent, next, block);
-          if (block < me) add(all.received, before, block);
-        }
-      }
-      return all;
     }
 
     int level_between(int one, int other) const {

@@ -436,13 +436,13 @@ TEST(Bind, AttentionOverCutPlacesIsTwoAllToAlls) {
 }
 
 /// What the ranks send for attention around a ring, as "ring x 2 384; ring dx 2 384", with messages and bytes.
-std::vector<std::string> sent_around_ring(bool causal, Index length, DType dtype) {
+std::vector<std::string> sent_around_ring(const Attention& attention, Index length, DType dtype) {
   Model m("attention");
   Value t = m.linear("qkv", m.input("in", {.channels = 3, .length = length}), {.features = 24, .per_place = true});
-  t = m.attention("attention", t, {.heads = 4, .groups = 2, .causal = causal});
+  t = m.attention("attention", t, attention);
   m.softmax_cross_entropy("loss", t);
   Strategy s("l=3");
-  s.layer("*", {.output = "L@l"});
+  s.layer("*", {.output = "L@l"}).layer("attention", {.algorithm = Algorithm::ring});
   const Plan plan = bind(m, s, {.batch = 2, .dtype = dtype, .optimizer = {}});
   std::vector<std::string> sent;
   for (int rank = 0; rank < 3; ++rank) {
@@ -457,18 +457,34 @@ std::vector<std::string> sent_around_ring(bool causal, Index length, DType dtype
 // Two groups of keys and values with 3 channels are 12 channels. Of two samples with 6 places, a rank has a block of 48
 // numbers. It sends two blocks in forward, as many again in backward, and the gradients of two.
 TEST(Bind, ARingSendsKeysAndValuesToEveryRank) {
+  const Attention attention{.heads = 4, .groups = 2};
   const std::vector<std::string> all(3, "ring x 2 384; ring x 2 384; ring dx 2 384");
-  EXPECT_EQ(sent_around_ring(false, 6, DType::f32), all);
+  EXPECT_EQ(sent_around_ring(attention, 6, DType::f32), all);
   const std::vector<std::string> half(3, "ring x 2 192; ring x 2 192; ring dx 2 384");
-  EXPECT_EQ(sent_around_ring(false, 6, DType::bf16), half) << "gradients are summed in f32";
+  EXPECT_EQ(sent_around_ring(attention, 6, DType::bf16), half) << "gradients are summed in f32";
 }
 
-// Seven places are blocks of 3, 2 and 2, with 96 bytes a place. The first rank sends its block, the second one sends
-// both to the last. Gradients of the first block go from the second rank to the last, which sends all home.
+// Six heads of queries share one of keys. Seven places are blocks of 3, 2 and 2, with 48 bytes a place of two samples.
+// The first rank sends its block, the second one sends both to the last. Gradients of the first block go from the second
+// rank to the last, which sends all home.
 TEST(Bind, ACausalRingSendsNoKeysThatNoPlaceSees) {
-  const std::vector<std::string> expected{"ring x 1 288; ring x 1 288", "ring x 2 480; ring x 2 480; ring dx 1 288",
-                                          "ring dx 2 480"};
-  EXPECT_EQ(sent_around_ring(true, 7, DType::f32), expected);
+  const std::vector<std::string> expected{"ring x 1 144; ring x 1 144", "ring x 2 240; ring x 2 240; ring dx 1 144",
+                                          "ring dx 2 240"};
+  EXPECT_EQ(sent_around_ring({.heads = 6, .groups = 1, .causal = true}, 7, DType::f32), expected);
+}
+
+// Two heads of queries share one of keys, so that a place of two samples has 24 numbers of keys and values, and as many
+// of queries for 8 heads. Each rank passes its block on once, and gets its gradient. The first one computes 2 places of
+// the last: it gets queries, in backward with y, dy and logs of sums, and returns results with these logs, or dq.
+TEST(Bind, ABalancedRingSendsQueriesToWhoHelps) {
+  const std::vector<std::string> expected{"ring x 1 288; ring y 2 256; ring x 1 288; ring dx 1 192",
+                                          "ring x 1 192; ring x 1 192; ring dx 1 288",
+                                          "ring x 1 192; ring x 4 640; ring dx 1 192"};
+  EXPECT_EQ(sent_around_ring({.heads = 4, .groups = 2, .causal = true}, 7, DType::f32), expected);
+  const std::vector<std::string> half{"ring x 1 144; ring y 2 256; ring x 1 144; ring dx 1 192",
+                                      "ring x 1 96; ring x 1 96; ring dx 1 288",
+                                      "ring x 1 96; ring x 4 352; ring dx 1 192"};
+  EXPECT_EQ(sent_around_ring({.heads = 4, .groups = 2, .causal = true}, 7, DType::bf16), half);
 }
 
 // The weights say over which axis a sum is pending.

@@ -17,14 +17,14 @@ struct Document {
 
 /// A model of one block, whose weights do not depend on the number of places. Turned queries and keys know how far
 /// places are from each other, and not where in a sample they are.
-Model model_of(Index length, bool causal, bool packed) {
+Model model_of(Index length, const Attention& attention, bool packed) {
   Model m;
   const Value tokens = m.input("tokens", {.length = length, .tokens = true});
   Value segments, x = m.embedding("embedding", tokens, {.vocabulary = vocabulary, .features = 6, .deviation = 1});
   if (packed) segments = m.input("segments", {.length = length, .tokens = true});
-  x = m.linear("qkv", x, {.features = 32, .per_place = true});
-  x = m.rotary("rotary", x, {.heads = 4, .groups = 2});
-  const Attention attention{.heads = 4, .groups = 2, .causal = causal};
+  const Index dim = 4, features = (attention.heads + 2 * attention.groups) * dim;
+  x = m.linear("qkv", x, {.features = features, .per_place = true});
+  x = m.rotary("rotary", x, {.heads = attention.heads, .groups = attention.groups});
   x = packed ? m.attention("attention", x, segments, attention) : m.attention("attention", x, attention);
   x = m.linear("scores", x, {.features = vocabulary, .per_place = true});
   m.softmax_cross_entropy("loss", x, {.ignored = ignored});
@@ -78,14 +78,14 @@ Result run(const Model& model, const Strategy& strategy, Communicator& comm, Ind
 }
 
 /// Compares documents in samples of `length` places with each of them alone.
-void expect_as_alone(const std::vector<Document>& documents, Index samples, Index length, bool causal,
+void expect_as_alone(const std::vector<Document>& documents, Index samples, Index length, const Attention& attention,
                      const Strategy& strategy) {
   std::vector<Result> alone;
   double loss = 0, places = 0;
   for (std::size_t d = 0; d < documents.size(); ++d) {
     const auto place_of = [&](Index, Index place) { return std::array{static_cast<Index>(d), place}; };
     run_threads(1, [&](Communicator& comm) {
-      alone.push_back(run(model_of(documents[d].places, causal, false), {}, comm, 1, place_of));
+      alone.push_back(run(model_of(documents[d].places, attention, false), {}, comm, 1, place_of));
     });
     const auto weight = static_cast<double>(documents[d].places);
     loss += weight * alone.back().loss;
@@ -98,7 +98,7 @@ void expect_as_alone(const std::vector<Document>& documents, Index samples, Inde
     return std::array<Index, 2>{-1, 0};
   };
   run_threads(strategy.grid().size(), [&](Communicator& comm) {
-    const Result packed = run(model_of(length, causal, true), strategy, comm, samples, place_of);
+    const Result packed = run(model_of(length, attention, true), strategy, comm, samples, place_of);
     EXPECT_NEAR(packed.loss, loss / places, 1e-13);
     const Box& box = packed.scores.box();
     for (Index n = box[0].lo; n < box[0].hi; ++n)
@@ -124,27 +124,36 @@ std::vector<Strategy> strategies() {
   all.emplace_back();
   for (const char* algorithm : {"ring", "all-to-all", "whole"})
     all.push_back(Strategy("l=2").layer("*", {.output = "L@l"}).layer("attention", {.algorithm = algorithm}));
-  all.push_back(Strategy("l=5").layer("*", {.output = "L@l"}));
+  for (const char* grid : {"l=4", "l=5"})
+    all.push_back(Strategy(grid).layer("*", {.output = "L@l"}).layer("attention", {.algorithm = "ring"}));
   all.push_back(Strategy("n=2 h=2").layer("*", {.output = "N@n"}).layer("attention", {.output = "N@n C@h"}));
   return all;
 }
 
+/// Calls expect(attention, strategy) for all strategies. A causal ring of three or more ranks is balanced if each head of
+/// queries has its own keys.
+template <class F>
+void for_strategies(F&& expect) {
+  for (const Index groups : {2, 4})
+    for (const bool causal : {true, false})
+      for (const Strategy& strategy : strategies()) {
+        SCOPED_TRACE(fmt::format("causal {}, {} groups\n{}", causal, groups, strategy.print()));
+        expect(Attention{.heads = 4, .groups = groups, .causal = causal}, strategy);
+      }
+}
+
 // Documents of one place, and some that end where a rank's places do.
 TEST(Packed, DocumentsGetWhatEachGetsAlone) {
-  for (const bool causal : {true, false})
-    for (const Strategy& strategy : strategies()) {
-      SCOPED_TRACE(fmt::format("causal {}\n{}", causal, strategy.print()));
-      expect_as_alone({{0, 0, 5}, {0, 5, 1}, {0, 6, 5}, {1, 0, 11}, {2, 0, 3}, {2, 3, 8}}, 3, 11, causal, strategy);
-    }
+  for_strategies([](const Attention& attention, const Strategy& strategy) {
+    expect_as_alone({{0, 0, 5}, {0, 5, 1}, {0, 6, 5}, {1, 0, 11}, {2, 0, 3}, {2, 3, 8}}, 3, 11, attention, strategy);
+  });
 }
 
 // Padding behind a document and before it; a sample may be all padding.
 TEST(Packed, PaddingChangesNothing) {
-  for (const bool causal : {true, false})
-    for (const Strategy& strategy : strategies()) {
-      SCOPED_TRACE(fmt::format("causal {}\n{}", causal, strategy.print()));
-      expect_as_alone({{0, 0, 1}, {1, 0, 7}, {2, 3, 4}}, 4, 7, causal, strategy);
-    }
+  for_strategies([](const Attention& attention, const Strategy& strategy) {
+    expect_as_alone({{0, 0, 1}, {1, 0, 7}, {2, 3, 4}}, 4, 7, attention, strategy);
+  });
 }
 
 }  // namespace

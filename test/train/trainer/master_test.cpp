@@ -50,6 +50,7 @@ bool check_case(std::uint64_t seed) {
     if (plan.grids.size() > 1 && plan.microbatches > 2) ++taken["microbatches on stages"];
     for (const auto& layer : plan.layers) {
       ++taken[std::string(name(layer->at.algorithm))];
+      if (layer->at.ring && layer->at.ring->balanced) ++taken["balanced ring"];
       if (layer.op->kind() == "combine") ++taken["experts"];
       if (layer.table >= 0) ++taken[layer.copies_table ? "copied tables" : "shared tables"];
       for (const auto& product : layer->at.products) ++taken[std::string(name(product.algorithm))];
@@ -94,8 +95,8 @@ TEST(Master, EveryStrategyTrainsToTheSerialResult) {
   for (const auto& algorithm : algorithms)
     EXPECT_GE(taken[algorithm], static_cast<int>(count / 100)) << algorithm << " was hardly run";
   // Of sequences, and of tables, which one case in ten has.
-  for (const char* algorithm : {"all-to-all", "ring", "whole", "experts", "copied tables", "shared tables",
-                                "tables cut in V", "tables cut in C", "tables cut in L"})
+  for (const char* algorithm : {"all-to-all", "ring", "balanced ring", "whole", "experts", "copied tables",
+                                "shared tables", "tables cut in V", "tables cut in C", "tables cut in L"})
     EXPECT_GE(taken[algorithm], static_cast<int>(count / 300)) << algorithm << " was hardly run";
   RecordProperty("cases_that_magnify_rounding", static_cast<int>(magnifying));
   EXPECT_LE(magnifying, std::max<std::uint64_t>(count / 100, 1))

@@ -1,11 +1,15 @@
 // Short types: the first losses on several ranks are near those of one rank, and near those in f64.
 #include "partita/model/builtin/builtin.hpp"
+#include "partita/strategies/plan/bind.hpp"
 #include "partita/train/trainer/trainer.hpp"
 #include "src/comm/threads/threads.hpp"
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
+#include <string_view>
+#include <utility>
 
 namespace partita::test::precision_test {
 namespace {
@@ -63,10 +67,12 @@ TEST(Precision, HalfPrecisionsWithMastersInSingleFollow) {
   }
 }
 
-Model of_attention(bool causal) {
+Model of_attention(const Attention& attention, Index length = 14) {
   Model m("attention");
-  Value t = m.linear("qkv", m.input("in", {.channels = 3, .length = 14}), {.features = 24, .per_place = true});
-  t = m.attention("attention", t, {.heads = 4, .groups = 2, .causal = causal});
+  const Index features = 3 * (attention.heads + 2 * attention.groups);
+  Value t =
+      m.linear("qkv", m.input("in", {.channels = 3, .length = length}), {.features = features, .per_place = true});
+  t = m.attention("attention", t, attention);
   m.softmax_cross_entropy("loss", m.linear("fc", t, {.features = 10}));
   return m;
 }
@@ -76,7 +82,8 @@ TEST(Precision, ARingAddsInTheTypeOfSums) {
   Strategy ring("l=4");
   ring.layer("*", {.output = "L@l"}).layer("attention", {.algorithm = Algorithm::ring});
   const auto of = [](const Strategy& strategy, DType dtype, bool causal) {
-    return losses(strategy, dtype, "reference", of_attention(causal), {{'C', 3}, {'L', 14}});
+    const Attention attention{.heads = 4, .groups = 2, .causal = causal};
+    return losses(strategy, dtype, "reference", of_attention(attention), {{'C', 3}, {'L', 14}});
   };
   for (const bool causal : {true, false}) {
     SCOPED_TRACE(causal ? "causal" : "full");
@@ -85,6 +92,31 @@ TEST(Precision, ARingAddsInTheTypeOfSums) {
     expect_near(of(ring, DType::f32, causal), exact, 1e-5);
     for (const DType dtype : {DType::bf16, DType::f16}) expect_near(of(ring, dtype, causal), exact, 0.02);
   }
+}
+
+// With many heads for each key, or few places, a causal ring is not balanced. Some ranks have no places, others one.
+TEST(Precision, BothCausalRingsFollowOneRank) {
+  std::map<bool, int> taken;  // by whether the ring is balanced
+  for (const auto& [grid, layout] :
+       {std::pair("l=2", "L@l"), std::pair("l=3", "L@l"), std::pair("l=4", "L@l"), std::pair("l=5", "L@l"),
+        std::pair("l=7", "L@l"), std::pair("n=2 l=3", "N@n L@l"), std::pair("c=2 l=4", "C@c L@l")})
+    for (const Index length : {3, std::string_view(grid) == "l=2" ? 400 : 14})
+      for (const auto& [heads, groups] : {std::pair(4, 4), std::pair(24, 2)}) {
+        SCOPED_TRACE(fmt::format("{}, {} places, {} heads, {} groups", grid, length, heads, groups));
+        const Model model = of_attention({.heads = heads, .groups = groups, .causal = true}, length);
+        Strategy ring(grid);
+        ring.layer("*", {.output = layout[0] == 'N' ? layout : "L@l"});
+        ring.layer("attention", {.output = layout, .algorithm = Algorithm::ring});
+        ++taken[bind(model, ring, {.batch = 21}).layer("attention")->at.ring->balanced];
+        const auto of = [&](const Strategy& strategy, DType dtype) {
+          return losses(strategy, dtype, "reference", model, {{'C', 3}, {'L', length}});
+        };
+        const auto exact = of(Strategy(), DType::f64);
+        expect_near(of(ring, DType::f64), exact, 1e-12);
+        expect_near(of(ring, DType::bf16), exact, 0.02);
+      }
+  EXPECT_GE(taken[true], 10);
+  EXPECT_GE(taken[false], 10);
 }
 
 // The trainer compares messages, bytes and memory with the prediction.

@@ -17,7 +17,8 @@ struct Alternative {
   double flops = 0;                    ///< operations of a layer's forward pass, or of a product
   /// elements through the rank's link: of a product, or of a layer's step with its halos, rings and gradient sums
   double words = 0;
-  double messages = 0;  ///< messages that the rank sends; products only
+  double messages = 0;    ///< messages that the rank sends; products only
+  bool balanced = false;  ///< a causal ring whose ranks help one another
   /// The total cost in words. It assumes that a rank computes 500 operations in the time its link passes one word, and
   /// that a message's latency equals the time of 1000 words. A core whose link is memory computes about 100 operations
   /// per word, a GPU on a network about 5000; 500 lies between them.

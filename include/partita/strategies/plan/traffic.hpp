@@ -47,8 +47,8 @@ enum class Purpose : std::uint8_t {
   halo_x,      ///< halos of inputs, before forward
   halo_dy,     ///< halos of the output's gradient, before backward-data
   halo_dx,     ///< parts of the input's gradient that belong to neighbors, after backward-data
-  ring,        ///< blocks that travel around a ring of ranks
-  ring_sums,   ///< the gradients of these blocks
+  ring,        ///< blocks and queries that travel around a ring of ranks
+  ring_sums,   ///< results of these queries, and gradients
   product,     ///< panels and sums of a distributed matrix product
   statistics,  ///< batch statistics and losses, in the middle of the layer's work
   stages,      ///< transfers from one stage to another

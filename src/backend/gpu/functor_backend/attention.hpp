@@ -30,6 +30,21 @@ void FunctorBackend<Launcher>::attention_forward(const HeadShape& shape, const H
 }
 
 template <class Launcher>
+void FunctorBackend<Launcher>::attention_merge(const Tensor& more_y, const Tensor& more_lse, const Tensor& y,
+                                               const Tensor& lse, Stream stream) {
+  const MergeSizes sizes = merge_sizes(more_y, more_lse, y, lse);
+  const auto merge = [&](auto t) {
+    using A = decltype(t);
+    const MergedLogSums<A> sums{sizes, device_data<A>(more_lse), device_data<A>(lse)};
+    const Index rows = sizes.samples * sizes.places;
+    launch_.for_each(rows, sizes.heads * sizes.dim, MergeOutputs<A>{sums, device_data<A>(more_y), device_data<A>(y)},
+                     stream);
+    launch_.for_each(rows, sizes.heads, MergeLogSums<A>{sums}, stream);
+  };
+  y.dtype() == DType::f64 ? merge(double{}) : merge(float{});
+}
+
+template <class Launcher>
 void FunctorBackend<Launcher>::attention_backward(const HeadShape& shape, const Heads& q, const Heads& k,
                                                   const Heads& v, const Tensor& y, const Tensor& dy, const Tensor& lse,
                                                   const Heads& dq, const Heads& dk, const Heads& dv, Write write,

@@ -83,6 +83,8 @@ class FunctorBackend : public Backend {
   // attention.hpp
   void attention_forward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v, const Tensor& y,
                          const Tensor& lse, Write write, Stream stream) override;
+  void attention_merge(const Tensor& more_y, const Tensor& more_lse, const Tensor& y, const Tensor& lse,
+                       Stream stream) override;
   void attention_backward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v, const Tensor& y,
                           const Tensor& dy, const Tensor& lse, const Heads& dq, const Heads& dk, const Heads& dv,
                           Write write, Stream stream) override;

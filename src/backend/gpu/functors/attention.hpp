@@ -128,6 +128,47 @@ struct AttentionForward {
   }
 };
 
+/// The logs of sums of results that are merged.
+template <class A>
+struct MergedLogSums {
+  static constexpr A nothing = -std::numeric_limits<A>::infinity();
+  MergeSizes sizes;
+  const A* more;
+  A* lse;
+  PARTITA_HOST_DEVICE Index to(Index row, Index head) const { return sizes.row_of(row) * sizes.heads + head; }
+  PARTITA_HOST_DEVICE A more_at(Index row, Index head) const { return more[row * sizes.heads + head]; }
+  PARTITA_HOST_DEVICE A merged(Index row, Index head) const {
+    const A before = lse[to(row, head)], added = more_at(row, head), largest = before < added ? added : before;
+    if (before == nothing && added == nothing) return nothing;
+    return largest + std::log(std::exp(before - largest) + std::exp(added - largest));
+  }
+};
+
+/// y. A row is a place of a sample, a column one of its channels. The logs of sums are those before merging.
+template <class A>
+struct MergeOutputs {
+  MergedLogSums<A> sums;
+  const A* more;
+  A* y;
+  PARTITA_HOST_DEVICE void operator()(Index row, Index channel) const {
+    const Index dim = sums.sizes.dim, head = channel / dim, to = sums.to(row, head);
+    const A merged = sums.merged(row, head);
+    if (merged == MergedLogSums<A>::nothing) return;  // it sees no place
+    A& at = y[to * dim + channel % dim];
+    at = std::exp(sums.lse[to] - merged) * at +
+         std::exp(sums.more_at(row, head) - merged) * more[row * sums.sizes.heads * dim + channel];
+  }
+};
+
+/// lse. A row is a place of a sample, a column a head.
+template <class A>
+struct MergeLogSums {
+  MergedLogSums<A> sums;
+  PARTITA_HOST_DEVICE void operator()(Index row, Index head) const {
+    sums.lse[sums.to(row, head)] = sums.merged(row, head);
+  }
+};
+
 /// What the gradients are computed from.
 template <class T>
 struct AttentionGradient {

@@ -113,8 +113,8 @@ void print_algorithm(const OperatorLayouts& at, DType dtype) {
   if (at.alternatives.empty()) return;
   std::string text;
   for (const auto& way : at.alternatives) {
-    text += fmt::format("{}{} {} per step", text.empty() ? "" : "; ", name(way.algorithm, "whole"),
-                        print_bytes(static_cast<Index>(way.words) * size_of(dtype)));
+    text += fmt::format("{}{}{} {} per step", text.empty() ? "" : "; ", way.balanced ? "balanced " : "",
+                        name(way.algorithm, "whole"), print_bytes(static_cast<Index>(way.words) * size_of(dtype)));
     if (way.flops > at.alternatives[0].flops)
       text += fmt::format(", {:.3g} times the operations", way.flops / at.alternatives[0].flops);
   }

@@ -31,10 +31,12 @@ Json weights_of(const LayerPlan& layer, bool training) {
 /// The ways to run a layer or a product that were considered; the first one is taken.
 Json ways_of(const std::vector<Alternative>& alternatives, DType dtype) {
   Json list = Json::array();
-  for (const Alternative& way : alternatives)
+  for (const Alternative& way : alternatives) {
     list.push_back({{"algorithm", name(way.algorithm, "whole")},
                     {"operations", way.flops},
                     {"bytes", way.words * static_cast<double>(size_of(dtype))}});
+    if (way.balanced) list.back()["balanced"] = true;
+  }
   return list;
 }
 
