@@ -379,7 +379,7 @@ TEST_P(Attention, LeavesOutTheSameWeightsInAllBoxes) {
   }
 }
 
-// Some places get results for more keys, also where a set of keys has none that they see. Other places stay as they are.
+// Some places get results for more keys, also where a set of keys has none that they see. The others stay as they are.
 TEST_P(Attention, MergesResultsForTwoSetsOfKeys) {
   const DType dtype = GetParam(), sums = dtype == DType::f64 ? DType::f64 : DType::f32;
   for (const auto& backend : backends_of(dtype)) {

@@ -11,8 +11,8 @@
 namespace partita {
 
 /// What one rank does in one step of a ring: it computes, while what the next step needs and what the step before left
-/// travel. Boxes are those of keys and values; boxes of queries have the same places. Both ranks of a message list it in
-/// the same step.
+/// travel. Boxes are those of keys and values; boxes of queries have the same places. Both ranks of a message list it
+/// in the same step.
 struct RingStep {
   /// What travels. In a step, messages start in this order on all ranks.
   enum Part : std::uint8_t {

@@ -209,8 +209,8 @@ class PlainPrice {
       return exchange([&](int each) { return messages(halo.transfer(each), back, element()); });
     }
 
-    /// Keys, values and queries that travel between the ranks that share a sequence, while these compute, and what comes
-    /// back. Of `hops` messages, one travels with each block but the last; what that one gives travels after all
+    /// Keys, values and queries that travel between the ranks that share a sequence, while these compute, and what
+    /// comes back. Of `hops` messages, one travels with each block but the last; what that one gives travels after all
     /// computing.
     double ring(double compute, bool back) const {
       const auto around = [&](int each, bool results) {

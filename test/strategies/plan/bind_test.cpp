@@ -464,9 +464,8 @@ TEST(Bind, ARingSendsKeysAndValuesToEveryRank) {
   EXPECT_EQ(sent_around_ring(attention, 6, DType::bf16), half) << "gradients are summed in f32";
 }
 
-// Six heads of queries share one of keys. Seven places are blocks of 3, 2 and 2, with 48 bytes a place of two samples.
-// The first rank sends its block, the second one sends both to the last. Gradients of the first block go from the second
-// rank to the last, which sends all home.
+// Six heads of queries share one of keys. Seven places are blocks of 3, 2 and 2, with 48 bytes a place. The first rank
+// sends its block, the second one both. Gradients of the first block go from the second rank to the last, then home.
 TEST(Bind, ACausalRingSendsNoKeysThatNoPlaceSees) {
   const std::vector<std::string> expected{"ring x 1 144; ring x 1 144", "ring x 2 240; ring x 2 240; ring dx 1 144",
                                           "ring dx 2 240"};

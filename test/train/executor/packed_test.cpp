@@ -130,8 +130,8 @@ std::vector<Strategy> strategies() {
   return all;
 }
 
-/// Calls expect(attention, strategy) for all strategies. A causal ring of three or more ranks is balanced if each head of
-/// queries has its own keys.
+/// Calls expect(attention, strategy) for all strategies. With as many groups as heads, a causal ring of four ranks or
+/// more is balanced.
 template <class F>
 void for_strategies(F&& expect) {
   for (const Index groups : {2, 4})

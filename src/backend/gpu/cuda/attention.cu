@@ -9,7 +9,7 @@ namespace partita {
   PARTITA_EACH(KeyGradient<T>)
 PARTITA_FOR_TYPES(PARTITA_ATTENTION)
 
-#define PARTITA_MERGE(A)         \
+#define PARTITA_MERGE(A)        \
   PARTITA_EACH(MergeOutputs<A>) \
   PARTITA_EACH(MergeLogSums<A>)
 PARTITA_MERGE(double)
