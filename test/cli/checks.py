@@ -27,7 +27,7 @@ MESSAGE = re.compile(r"(partita|rank \d+): ")  # an error; it is one line if sta
 NORMAL = [(re.compile(pattern), text) for pattern, text in (
     # The wording of libraries and of MPI, which changes with their versions, and what depends on the machine.
     (r"\[json\.exception.*?(\)?)(?=; remove|$)", r"...\1"),
-    (r"(Error while parsing |cuDNN cannot describe a convolution: |CUDA cannot find a card: ).*", r"\1..."),
+    (r"(Error while parsing |cuDNN cannot describe an operation: |CUDA cannot find a card: ).*", r"\1..."),
     (r"(of this MPI|is unknown) \(.*?\)(?=, with|;)", r"\1 (...)"),
     (r"(the machine )'[^']*'", r"\1'...'"),
     # Paths, numbers with or without a unit, lists, hosts and long words.

@@ -2,7 +2,7 @@
 
 #include "partita/backend/conv_problem.hpp"
 #include "partita/base/types.hpp"
-#include "src/backend/gpu/cuda/libraries/cudnn_descriptor.hpp"
+#include "src/backend/gpu/cuda/libraries/engine_plan.hpp"
 
 #include <array>
 #include <optional>
@@ -26,12 +26,6 @@ struct ConvCall {
 /// Returns a call on tensors that hold no more than the problem needs.
 ConvCall dense_call(const ConvProblem& problem, DType dtype);
 
-/// What engines must keep to.
-struct EngineLimits {
-  bool tf32 = false;    ///< f32 may be rounded to TF32 in products
-  Index workspace = 0;  ///< bytes
-};
-
 /// The addresses of a call. For backward_data, `x` is dx and `y` is dy, and so on; the pass decides what is written.
 struct ConvPointers {
   void* x = nullptr;
@@ -41,28 +35,11 @@ struct ConvPointers {
 };
 
 /// A convolution that one of cuDNN's engines runs.
-class ConvPlan {
+class ConvPlan : public EnginePlan {
  public:
-  ConvPlan(std::string name, CudnnDescriptor plan, Index workspace, bool tensor_cores)
-      : name_(std::move(name)), plan_(std::move(plan)), workspace_(workspace), tensor_cores_(tensor_cores) {}
-  /// The engine and its settings, e.g. "engine 40 2=3 10=1". The same engine has the same name for other tensors.
-  const std::string& name() const { return name_; }
-  Index workspace() const { return workspace_; }       ///< bytes
-  bool tensor_cores() const { return tensor_cores_; }  ///< it computes on tensor cores
+  explicit ConvPlan(EnginePlan plan) : EnginePlan(std::move(plan)) {}
   void run(cudnnHandle_t handle, const ConvPointers& pointers, void* workspace) const;
-
- private:
-  std::string name_;
-  CudnnDescriptor plan_;
-  Index workspace_;
-  bool tensor_cores_;
 };
-
-/// Returns the properties of a card of this machine, by its number, or of one that they describe as JSON.
-CudnnDescriptor device_properties(int card);
-CudnnDescriptor device_properties(const std::string& json);
-/// Returns the properties as JSON.
-std::string print_properties(const CudnnDescriptor& properties);
 
 /// Plans for one call, in the order in which cuDNN expects them to be fast.
 struct ConvPlans {

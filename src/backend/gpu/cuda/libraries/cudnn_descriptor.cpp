@@ -9,7 +9,7 @@ CudnnDescriptor::State::~State() {
 }
 
 CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) : state_(std::make_shared<State>()) {
-  check(cudnn().create_descriptor(type, &state_->native), "describe a convolution");
+  check(cudnn().create_descriptor(type, &state_->native), "describe an operation");
 }
 
 CudnnDescriptor& CudnnDescriptor::set(cudnnBackendAttributeName_t name, std::vector<CudnnDescriptor> others) {
@@ -21,14 +21,14 @@ CudnnDescriptor& CudnnDescriptor::set(cudnnBackendAttributeName_t name, std::vec
 }
 
 CudnnDescriptor& CudnnDescriptor::finalize() {
-  check(cudnn().finalize(native()), "describe a convolution");
+  check(cudnn().finalize(native()), "describe an operation");
   return *this;
 }
 
 bool CudnnDescriptor::try_finalize() {
   const cudnnStatus_t code = cudnn().finalize(native());
   if (CUDNN_STATUS_CATEGORY(code) == CUDNN_STATUS_NOT_SUPPORTED) return false;
-  check(code, "describe a convolution");
+  check(code, "describe an operation");
   return true;
 }
 
@@ -51,20 +51,19 @@ std::vector<CudnnDescriptor> CudnnDescriptor::get(cudnnBackendAttributeName_t na
 
 void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
                           const void* values) {
-  check(cudnn().set_attribute(native(), name, type, count, values), "describe a convolution");
+  check(cudnn().set_attribute(native(), name, type, count, values), "describe an operation");
 }
 
 std::int64_t CudnnDescriptor::count(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const {
   std::int64_t count = 0;
-  check(cudnn().get_attribute(native(), name, type, 0, &count, nullptr), "choose a kernel of a convolution");
+  check(cudnn().get_attribute(native(), name, type, 0, &count, nullptr), "choose a kernel");
   return count;
 }
 
 std::int64_t CudnnDescriptor::get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most,
                                   void* values) const {
   std::int64_t count = 0;
-  if (most > 0)
-    check(cudnn().get_attribute(native(), name, type, most, &count, values), "choose a kernel of a convolution");
+  if (most > 0) check(cudnn().get_attribute(native(), name, type, most, &count, values), "choose a kernel");
   return std::min(count, most);
 }
 

@@ -71,6 +71,7 @@ class CudnnDescriptor {
     if constexpr (std::same_as<V, cudnnDataType_t>) return CUDNN_TYPE_DATA_TYPE;
     if constexpr (std::same_as<V, cudnnConvolutionMode_t>) return CUDNN_TYPE_CONVOLUTION_MODE;
     if constexpr (std::same_as<V, cudnnPointwiseMode_t>) return CUDNN_TYPE_POINTWISE_MODE;
+    if constexpr (std::same_as<V, cudnnReduceTensorOp_t>) return CUDNN_TYPE_REDUCTION_OPERATOR_TYPE;
     if constexpr (std::same_as<V, cudnnBackendHeurMode_t>) return CUDNN_TYPE_HEUR_MODE;
     if constexpr (std::same_as<V, cudnnBackendNumericalNote_t>) return CUDNN_TYPE_NUMERICAL_NOTE;
     if constexpr (std::same_as<V, cudnnBackendKnobType_t>) return CUDNN_TYPE_KNOB_TYPE;
