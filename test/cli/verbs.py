@@ -99,6 +99,20 @@ def convolutions_of_cudnn():
         ROOT / "test/support/h100-properties.json"))
 
 
+def attention_of_cudnn():
+    """Which layers of attention cuDNN is asked for, and why not for others; in a build without CUDA it says nothing."""
+    if re.search(r"CUDA +not in this build", printed("info")):
+        return
+    on_card = ["--model", "gpt", "--batch", "8", "--device", "cuda", "--properties",
+               ROOT / "test/support/h100-properties.json"]
+    rounded = printed("explain", *on_card, "--dtype", "bf16")
+    check("cuDNN is asked for all", "cuDNN is asked for the attention of 4 of 4 layers on rank 0" in rounded, rounded)
+    ring = printed("explain", *on_card, "--dtype", "bf16", "--strategy", ROOT / "examples/strategies/gpt-ring.toml")
+    check("not in a ring", len(re.findall(r"^a kernel of Partita computes \w+, since .* add to results", ring, re.M)) == 4
+          and "attention of 0 of 4 layers" in ring, ring)
+    check("not in f32", "since cuDNN's engines take bf16 and f16" in printed("explain", *on_card))
+
+
 def names_of_files():
     """Links, standard output, and names that are not valid UTF-8."""
     os.symlink("real.svg", "link.svg")
@@ -226,5 +240,5 @@ def memory_of_networks():
         check(f"{model} has an accuracy if it has labels", ("accuracy" in text) == (model != "cosmoflow"), text)
 
 
-run_parts(versions_and_help, schedules, explanations, memory_that_is_taken, convolutions_of_cudnn, names_of_files,
+run_parts(versions_and_help, schedules, explanations, memory_that_is_taken, convolutions_of_cudnn, attention_of_cudnn, names_of_files,
           training, stages, memory_of_networks, apart=True)

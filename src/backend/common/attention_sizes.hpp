@@ -12,6 +12,7 @@ namespace partita {
 struct HeadRows {
   Index places, channels;  // of x
   Index first, step, dim;
+  bool operator==(const HeadRows&) const = default;
   /// The offset of the first channel of a head.
   PARTITA_HOST_DEVICE Index offset(Index sample, Index place, Index group, Index head = 0) const {
     return (sample * places + place) * channels + group * step + first + head * dim;

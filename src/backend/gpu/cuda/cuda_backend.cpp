@@ -3,6 +3,7 @@
 #include "src/backend/gpu/cuda.hpp"
 #include "src/backend/gpu/cuda/errors.hpp"
 #include "src/backend/gpu/cuda/launcher.hpp"
+#include "src/backend/gpu/cuda/libraries/attention_plan.hpp"
 #include "src/backend/gpu/cuda/libraries/conv_plan.hpp"
 #include "src/backend/gpu/cuda/libraries/product.hpp"
 #include "src/backend/gpu/functor_backend/attention.hpp"
@@ -248,6 +249,18 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
     apply({{}, epilogue.activation}, c, stream);
   }
 
+  void attention_forward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v, const Tensor& y,
+                         const Tensor& lse, Write write, Stream stream) override {
+    if (!run_fused(forward_call(shape, q, k, v, y, lse, write), stream))
+      Kernels::attention_forward(shape, q, k, v, y, lse, write, stream);
+  }
+  void attention_backward(const HeadShape& shape, const Heads& q, const Heads& k, const Heads& v, const Tensor& y,
+                          const Tensor& dy, const Tensor& lse, const Heads& dq, const Heads& dk, const Heads& dv,
+                          Write write, Stream stream) override {
+    if (!run_fused(backward_call(shape, q, k, v, y, dy, lse, dq, dk, dv, write), stream))
+      Kernels::attention_backward(shape, q, k, v, y, dy, lse, dq, dk, dv, write, stream);
+  }
+
  private:
   CudaBackend(CudaDevice& device, const CudaOptions& options, std::unique_ptr<Workspace> workspace)
       : Kernels(CudaLauncher(workspace->room(), room_bytes, workspace->scratch())),
@@ -325,8 +338,29 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
   }
   void run(const ConvPath& path, cuda::ConvPointers pointers, Stream stream) {
     if (!path.adds_bias) pointers.bias = nullptr;
-    cuda::check(cuda::cudnn().set_stream(handle_, static_cast<cudaStream_t>(stream.native)), "use a stream");
+    use(stream);
     path.plan->run(handle_, pointers, workspace_->libraries());
+  }
+  void use(Stream stream) {
+    cuda::check(cuda::cudnn().set_stream(handle_, static_cast<cudaStream_t>(stream.native)), "use a stream");
+  }
+
+  /// Runs attention by cuDNN. Returns false if it cannot.
+  bool run_fused(AttentionCall call, Stream stream) {
+    call.traits.cudnn = static_cast<Index>(cuda::cudnn().get_version());
+    if (!why_not_fused(call.traits).empty()) return false;
+    const AttentionGeometry& geometry = call.geometry;
+    const auto [known, added] = attention_paths_.try_emplace(geometry);
+    if (added) known->second = cuda::attention_path(geometry, properties_, workspace_->for_libraries());
+    const auto& path = known->second;
+    if (!path) return false;
+    use(stream);
+    for (const AttentionRun& run : attention_runs(call, path->part, workspace_->libraries())) {
+      if (geometry.backward != 0) device_.move({&run.lse, 1}, stream);
+      path->run(handle_, run, workspace_->libraries());
+      if (geometry.backward == 0) device_.move({&run.lse, 1}, stream);
+    }
+    return true;
   }
 
   CudaDevice& device_;
@@ -339,6 +373,7 @@ class CudaBackend final : public FunctorBackend<CudaLauncher> {
   std::unordered_map<ConvProblem, std::string, ConvProblemHash> chosen_;
   // by call and name: making a plan takes 11 to 15 ms
   std::unordered_map<ConvCall, std::map<std::string, std::optional<ConvPath>>, HashWords> paths_;
+  std::unordered_map<AttentionGeometry, std::optional<cuda::AttentionPath>, HashWords> attention_paths_;
 };
 
 }  // namespace

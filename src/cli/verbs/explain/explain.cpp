@@ -7,6 +7,7 @@
 #include "partita/strategies/plan/traffic.hpp"
 #include "partita/train/kernels/kernel.hpp"
 #include "src/backend/gpu/cuda.hpp"
+#include "src/backend/gpu/fused_attention.hpp"
 #include "src/cli/files/text_file.hpp"
 #include "src/cli/inputs/model_and_strategy.hpp"
 #include "src/cli/inputs/settle_strategy.hpp"
@@ -17,6 +18,7 @@
 #include "src/cli/output/plan_notes.hpp"
 #include "src/cli/output/schedule_report.hpp"
 #include "src/cli/verbs/explain/explain_json.hpp"
+#include "src/model/attention_operators.hpp"
 
 namespace partita::cli {
 
@@ -318,6 +320,38 @@ void print_use_of_cudnn(const Plan& plan, const std::string& properties, const E
         print_bytes(card.workspace), limited, print_bytes(most), which);
 }
 
+/// Returns what decides whether cuDNN may compute the attention of a layer; none of another layer, and none of whole
+/// attention, which consists of products.
+std::optional<AttentionTraits> attention_traits(const LayerPlan& layer, const Workload& workload) {
+  if (layer.op->kind() != "attention") return std::nullopt;
+  const auto& op = static_cast<const AttentionOperator&>(*layer.op);
+  if (op.whole()) return std::nullopt;
+  return AttentionTraits{.dtype = workload.dtype,
+                         .results = workload.dtype,
+                         .segments = op.inputs() == 2,
+                         .drops = workload.training && op.dropout() > 0,
+                         .adds = layer->at.ring.has_value(),
+                         .dim = op.heads(layer->input_shapes[0]).dim};
+}
+
+/// Says which layers of attention on a rank cuDNN is asked for, and why the others run in kernels of our own.
+void print_attention_of_cudnn(const Plan& plan, const ExplainOptions& options) {
+  int all = 0, left = 0;
+  for (const auto& layer : plan.layers) {
+    if (plan.stage_running(layer.group) != plan.stage_of_rank(options.rank)) continue;
+    const auto traits = attention_traits(layer, plan.workload);
+    if (!traits) continue;
+    ++all;
+    const std::string_view reason = why_not_fused(*traits);
+    if (reason.empty()) continue;
+    ++left;
+    fmt::print("a kernel of Partita computes {}, since {}\n", layer.name, reason);
+  }
+  if (all > 0)
+    fmt::print("cuDNN is asked for the attention of {} of {} on rank {}\n", all - left, counted(all, "layer"),
+               options.rank);
+}
+
 /// Says how much memory the allocator takes. It is more than the peak, since it keeps what is released.
 void print_taken(const Plan& plan, const MemoryPeak& memory, Index limit, int rank) {
   const Index taken = taken_memory(plan, rank, state_memory(plan, rank));
@@ -366,7 +400,10 @@ int explain(const ExplainOptions& options, const ModelFactory& factory) {
     write_text(
         "--json", options.json,
         print_json(to_json(Explained{plan, options.rank, std::move(notes), files.machine.name, std::move(cost)})));
-  if (on_card) print_use_of_cudnn(plan, properties, options);
+  if (on_card) {
+    print_use_of_cudnn(plan, properties, options);
+    print_attention_of_cudnn(plan, options);
+  }
   std::fflush(stdout);
   check_fits(plan, model, given, files, limit_of(options, files.machine));
   return 0;
