@@ -306,6 +306,7 @@ class PlaceNormOperator final : public Operator {
   std::vector<WeightSpec> weights(std::span<const Shape> inputs) const override;
   OperatorLayouts layouts(const LayoutRequest& request) const override;
   PlaceUse place_use() const override { return PlaceUse::same; }
+  bool adds_gradient() const override { return true; }
   /// A row stays in the cache for its passes.
   MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 1, .dx = 2, .dy = 1}; }
   double epsilon() const { return epsilon_; }
@@ -444,6 +445,7 @@ class AddOperator final : public ElementwiseOperator {
   std::string_view kind() const override { return "add"; }
   int inputs() const override { return 2; }
   bool overwrites_input() const override { return true; }
+  bool drops_input() const override { return true; }
   bool forwards_gradient() const override { return true; }
   ActivationFusion activation_fusion(const Activation& f) const override {
     return f.kind == Activation::Kind::relu ? ActivationFusion::forward : ActivationFusion::no;
@@ -475,7 +477,8 @@ class DropoutOperator final : public ElementwiseOperator {
   Shape output(std::span<const Shape> inputs) const override;
   std::string_view kind() const override { return "dropout"; }
   std::string describe() const override;
-  double rate() const { return dropout_.rate; }
+  bool overwrites_input() const override { return true; }
+  double dropout_rate() const override { return dropout_.rate; }
 
  private:
   Dropout dropout_;

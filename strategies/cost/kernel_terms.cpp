@@ -42,7 +42,7 @@ KernelKind kind_of(const LayerPlan& layer) {
 void add_kernel(KernelTerm& term, const StepOp& op, const LayerPlan& layer, bool apart) {
   using enum StepOp::Kind;
   if (op.kind == forward) {
-    if (!layer.inputs.empty() && !layer.computed_by_producer)
+    if (!layer.inputs.empty() && !layer.computed_by_producer && !layer.computed_by_reader)
       ++term.forwards[op.recompute ? Pass::backward_data : Pass::forward];
     term.recomputes = term.recomputes || op.recompute;
   }
@@ -150,6 +150,7 @@ KernelTerm KernelTerms::on_rank(LayerKernels& kernels, int rank) const {
   for (const auto& layout : layer->at.w) w += volume(layout, rank);
   MemoryPasses passes = layer.op->memory_passes(plan_.workload.training);
   if (layer.activation_fusion() == ActivationFusion::both) passes.dy += 2;  // y, for both passes over dy
+  if (layer.adds_gradient) passes.dx += 1;                                  // the gradient that it adds to
   const auto output = static_cast<double>(y.volume());
   const double rows = passes.row + passes.drow > 0 ? elements_of_rows(layer, rank) : 0;
   const HeldNumbers held =

@@ -42,6 +42,9 @@ std::string local_work(const LayerPlan& layer, int rank, const Workload& workloa
     text += fmt::format(" then {}", name(layer.next_activation->kind));
   if (layer.forwards_gradient && !layer.computed_by_producer) text += " hands dy on";
   if (layer.computed_by_producer) text += layer.forwards_gradient ? " computed before" : " forward computed before";
+  if (layer.drops >= 0) text += fmt::format(" drops x{}", layer.drops + 1);
+  if (layer.computed_by_reader) text += " forward computed behind";
+  if (layer.adds_gradient) text += " adds dx";
   const bool back = workload.training;
   for (std::size_t i = 0; i < layer->at.x.size(); ++i)
     text += fmt::format(" x {}{}{}{}", extents(layer->at.x[i].owned(rank)),

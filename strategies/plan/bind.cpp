@@ -95,6 +95,9 @@ class Binder {
                             .fusible = false,
                             .computed_by_producer = false,
                             .forwards_gradient = false,
+                            .drops = -1,
+                            .computed_by_reader = false,
+                            .adds_gradient = false,
                             .table = layer.table,
                             .copies_table = layer.table >= 0 && copies_table(layer.table, group, *known.binding),
                             .binding = known.binding});

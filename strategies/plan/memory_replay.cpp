@@ -326,8 +326,11 @@ class Replay {
   void run_backward_data(int i) {
     const LayerPlan& layer = this->layer(i);
     LayerTensors& tensors = at(i);
+    const Buffer added =
+        layer.adds_gradient ? std::exchange(at(layer.inputs.front()).gradient, {}) : Buffer();  // of other readers
     for (int j = 0; j < std::ssize(layer->at.dx); ++j)
-      tensors.work.push_back(layer.forwards_gradient ? tensors.dy
+      tensors.work.push_back(layer.forwards_gradient           ? tensors.dy
+                             : added && added.use_count() == 1 ? added
                              : layer.op->reads_integers(j)
                                  ? Buffer()
                                  : hold(MemoryClass::activations, volume(layer->at.dx[j]) * element_));

@@ -280,7 +280,7 @@ TransferPlan StageBoundary::transfer(int rank, bool back) const {
 }
 
 LayerPlan::Fusion LayerPlan::fusion() const {
-  Fusion fusion{computed_by_producer, forwards_gradient, {}};
+  Fusion fusion{computed_by_producer, computed_by_reader, drops >= 0, forwards_gradient, adds_gradient, {}};
   if (activation_fusion() > ActivationFusion::where_fused) fusion.next_activation = next_activation->kind;
   return fusion;
 }

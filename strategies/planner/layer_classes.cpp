@@ -25,6 +25,11 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
     const auto f = whole.layers()[readers[i].front()].op->activation();
     return f && whole.layers()[i].op->activation_fusion(*f) > ActivationFusion::where_fused ? f : std::nullopt;
   };
+  // Whether the one reader of a dropout computes it.
+  const auto dropped = [&](int i) {
+    return whole.layers()[i].op->dropout_rate() > 0 && readers[i].size() == 1 &&
+           whole.layers()[readers[i].front()].op->drops_input();
+  };
   for (int i = 0; i < static_cast<int>(whole.layers().size()); ++i) {
     const Layer& layer = whole.layers()[i];
     const auto inputs = whole.inputs_of(i, shapes);
@@ -35,10 +40,13 @@ LayerClasses::LayerClasses(const Model& whole) : model(whole.name()) {
     if (const auto f = taken(i)) text += fmt::format(" then {}", name(f->kind));
     if (layer.op->activation() && taken(layer.inputs.front()))
       text += fmt::format(" after {}", whole.layers()[layer.inputs.front()].op->kind());
+    if (dropped(i)) text += " dropped";
+    if (layer.op->adds_gradient() && readers[layer.inputs.front()].back() > i) text += " adds dx";
     std::vector<Value> producers;
     for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
       const auto producer = static_cast<std::size_t>(layer.inputs[k]);
-      text += fmt::format(" {}{}", inputs[k].print(), trains[producer] ? " dx" : "");
+      text += fmt::format(" {}{}{}", inputs[k].print(), trains[producer] ? " dx" : "",
+                          layer.op->drops_input() && dropped(layer.inputs[k]) ? " dropped" : "");
       producers.push_back(model.value(model.layers()[of_layer[producer]].name));
       trains.back() = trains.back() || trains[producer];
     }

@@ -150,16 +150,17 @@ void StagePartitionCost::add_layers(const Plan& plan, const PieceCost& price, co
   }
 }
 
-/// Compares the plan with one in which no layer takes an activation along.
+/// Compares the plan with one in which no layer takes an activation or a dropout along.
 void StagePartitionCost::add_parted(const Plan& plan, PlanPricer& pricer, const std::vector<LayerCost>& costs) {
   parted_.assign(plan.layers.size() + 1, {});
-  const auto fused = [](const LayerPlan& layer) { return layer.computed_by_producer; };
+  const auto fused = [](const LayerPlan& layer) { return layer.computed_by_producer || layer.drops >= 0; };
   if (std::none_of(plan.layers.begin(), plan.layers.end(), fused)) return;
   Plan apart = plan;
   for (LayerPlan& layer : apart.layers) {
     if (layer.activation_fusion() > ActivationFusion::where_fused) layer.next_activation.reset();
     if (layer.computed_by_producer) layer.forwards_gradient = false;
-    layer.computed_by_producer = false;
+    layer.computed_by_producer = layer.computed_by_reader = false;
+    layer.drops = -1;
   }
   const auto costs_apart = layer_costs(apart, pricer, splits_backward(schedule_));
   const auto more = [&](int layer) {
@@ -168,9 +169,12 @@ void StagePartitionCost::add_parted(const Plan& plan, PlanPricer& pricer, const 
                       without.backward_data.total() - with.backward_data.total(),
                       without.backward_filter.total() - with.backward_filter.total()};
   };
-  for (int i = 1; i < static_cast<int>(plan.layers.size()); ++i)
-    if (plan.layers[i].computed_by_producer && plan.layers[i].inputs.front() == i - 1)
-      parted_[i] = {more(i - 1), more(i)};
+  for (int i = 1; i < static_cast<int>(plan.layers.size()); ++i) {
+    const LayerPlan& layer = plan.layers[i];
+    if (!fused(layer) || layer.inputs[std::max(layer.drops, 0)] != i - 1) continue;
+    parted_[i] = {more(i - 1), more(i)};
+    if (layer.drops >= 0) parted_[i - 1].after = more(i - 1);  // a dropout whose input comes from another stage
+  }
 }
 
 /// Divides the layers into pieces, and keeps of everything by layer what stands where a piece begins.

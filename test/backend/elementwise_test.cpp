@@ -56,6 +56,45 @@ TEST(Sum, IsRoundedOnceAndMayOverwrite) {
   }
 }
 
+TEST(Dropout, AddsWhatItLeavesAndMayOverwrite) {
+  for (const auto& backend : test::all_types()) {
+    SCOPED_TRACE(backend->name());
+    Generator random(3);
+    const Tensor step = test::tensor(DType::f64, "F", Box(Shape{{'F', 1}}));
+    step.set(0, 7);
+    const Random numbers(3, 4, 5);
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+      for (const Index width : {0, 1, 13}) {
+        const Box box(Shape{{'N', 2}, {'C', 3}, {'W', width}});
+        const Shape whole{{'N', 2}, {'C', 3}, {'W', width}};
+        const Tensor x = random.tensor(dtype, "NCW", box), added = random.tensor(dtype, "NCW", box);
+        const Tensor y = x.like(box), expected = x.like(box), factor = x.like(Box(Shape{{'F', 1}}));
+        factor.set(0, 1 / 0.6);  // is rounded to the type
+        int kept = 0;
+        for (Index n = 0; n < 2; ++n)
+          for (Index c = 0; c < 3; ++c)
+            for (Index w = 0; w < width; ++w) {
+              const Index at = (n * width + w) * 3 + c;  // channels are the innermost dimension
+              const bool keeps = numbers.at_step(7).uniform(100 + (n * 3 + c) * width + w) >= 0.4;
+              expected.set(at, added.get(at) + (keeps ? factor.get(0) * x.get(at) : 0));
+              kept += keeps ? 1 : 0;
+            }
+        backend->dropout(0.4, numbers, step, 100, whole, x, added, y, {});
+        backend->dropout(0.4, numbers, step, 100, whole, x, added, added, {});
+        for (Index i = 0; i < y.volume(); ++i) {
+          const double off = dtype == DType::f64 ? 1e-15 : dtype == DType::f32 ? 1e-6 : 0;
+          EXPECT_NEAR(y.get(i), expected.get(i), off * (1 + std::abs(expected.get(i)))) << i;
+          EXPECT_EQ(added.get(i), y.get(i));
+        }
+        backend->dropout(0.4, numbers, step, 100, whole, x, y, x, {});
+        if (width == 13) {
+          EXPECT_GT(kept, 0);
+          EXPECT_LT(kept, 78);
+        }
+      }
+  }
+}
+
 TEST(Activation, KeepsWhatIsNotANumber) {
   using Kind = Activation::Kind;
   const Box box(Shape{{'N', 1}, {'C', 1}});

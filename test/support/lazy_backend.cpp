@@ -217,11 +217,11 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     const Touching touching(*declared_, "row_norm_forward", {x, scale, shift}, {y}, true);
     Kernels::row_norm_forward(norm, x, scale, shift, y, stream);
   }
-  void row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale, const Tensor& dx,
-                         const RowNormWeights& weights, Stream stream) override {
-    const Touching touching(*declared_, "row_norm_backward", {x, dy, scale}, {dx, weights.dscale, weights.dshift},
-                            true);
-    Kernels::row_norm_backward(norm, x, dy, scale, dx, weights, stream);
+  void row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale,
+                         const Tensor& added, const Tensor& dx, const RowNormWeights& weights, Stream stream) override {
+    const Touching touching(*declared_, "row_norm_backward", {x, dy, scale, added},
+                            {dx, weights.dscale, weights.dshift}, true);
+    Kernels::row_norm_backward(norm, x, dy, scale, added, dx, weights, stream);
   }
   void embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, double scale, const Tensor& y,
                      Stream stream) override {
@@ -311,9 +311,9 @@ class LazyBackend final : public FunctorBackend<LazyLauncher> {
     Kernels::activation_backward(f, kept, dy, dx, stream);
   }
   void dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole, const Tensor& x,
-               const Tensor& y, Stream stream) override {
-    const Touching touching(*declared_, "dropout", {x, step}, {y});
-    Kernels::dropout(rate, random, step, first, whole, x, y, stream);
+               const Tensor& added, const Tensor& y, Stream stream) override {
+    const Touching touching(*declared_, "dropout", {x, added, step}, {y});
+    Kernels::dropout(rate, random, step, first, whole, x, added, y, stream);
   }
   void write_numbers(std::span<const double> values, const Tensor& x, Stream stream) override {
     const Touching touching(*declared_, "write_numbers", {}, {x});

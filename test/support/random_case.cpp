@@ -290,7 +290,12 @@ class Drawing {
     };
     if (eighth_ && chance(0.5)) return draw_experts(m, t, name);
     switch (between(0, 6)) {
-      case 0: return m.layer_norm(name, t, {.per_place = true});
+      case 0: {
+        if (!third_) return m.layer_norm(name, t, {.per_place = true});
+        const Value normed = m.layer_norm(name + "a", t, {.per_place = true});
+        const Value side = m.linear(name + "b", normed, {.features = channels_of(m, t), .per_place = true});
+        return m.add(name, t, m.dropout(name + "c", side, {.rate = 0.3}));
+      }
       case 1: return m.rms_norm(name, t);
       case 2:
         return m.positions(name, t,

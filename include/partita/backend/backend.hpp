@@ -232,9 +232,11 @@ class Backend {
   /// y = the normalized rows of x; scale and shift have one dimension, and shift may be empty
   virtual void row_norm_forward(const RowNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift,
                                 const Tensor& y, Stream stream) = 0;
-  /// dx = the gradient of row_norm_forward; dx may be empty. Also computes `weights`, if any are wanted.
+  /// dx = the gradient of row_norm_forward, plus `added` if that is given; dx may be empty, and may be `added` itself.
+  /// Also computes `weights`, if any are wanted.
   virtual void row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale,
-                                 const Tensor& dx, const RowNormWeights& weights, Stream stream) = 0;
+                                 const Tensor& added, const Tensor& dx, const RowNormWeights& weights,
+                                 Stream stream) = 0;
   /// y[n,c,l] = scale * the sum of table[v,c] over the tokens v of a bag; a table[V C L] has rows of its own for each
   /// place. Rows that the box of the table lacks count as 0. `tokens` (i32) has equally many numbers, a bag, for each
   /// row of y, in the same order. A token outside [0, vocabulary) gives an Error, or on a device NaN.
@@ -321,9 +323,10 @@ class Backend {
                                    Stream stream) = 0;
   /// y = x / (1 - rate), or 0 where random.at_step(step[0]).uniform(first + i) < rate. i is the element's row-major
   /// index in the shape `whole`, so that the numbers do not depend on the layout. `step` is one f64 number on the
-  /// device, so that a captured dropout draws other numbers in each step.
+  /// device, so that a captured dropout draws other numbers in each step. If `added` is given, y is its sum with that.
+  /// y may be x or `added`.
   virtual void dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole,
-                       const Tensor& x, const Tensor& y, Stream stream) = 0;
+                       const Tensor& x, const Tensor& added, const Tensor& y, Stream stream) = 0;
 
   // Matrix product, row-major: C[m,n] = alpha * op(A) op(B) + beta * C, where op transposes if the flag says so.
   // lda, ldb and ldc are the distances between rows, in elements.

@@ -212,6 +212,12 @@ class Operator {
   virtual std::optional<Activation> activation() const { return std::nullopt; }
   /// Returns how much of an activation behind it it computes.
   virtual ActivationFusion activation_fusion(const Activation& /*f*/) const { return ActivationFusion::no; }
+  /// In training, the probability with which it leaves out an element of its input, if that is all that it computes.
+  virtual double dropout_rate() const { return 0; }
+  /// True if its kernel can leave out elements of an input itself, in place of a dropout before it (LayerPlan::drops).
+  virtual bool drops_input() const { return false; }
+  /// True if its backward_data can add the gradient of its one input to a given one (LayerPlan::adds_gradient).
+  virtual bool adds_gradient() const { return false; }
   /// True if the gradient of each input is dy itself. Then nothing is computed, nor copied, in backward_data.
   virtual bool forwards_gradient() const { return false; }
   /// The f64 numbers that its kernel holds on `rank` for inputs in layout x; none by default.

@@ -16,9 +16,11 @@ inline void check_row_weight(const Tensor& vector, const Tensor& x) {
   require(vector.dtype() == x.dtype(), "the weights of a normalization must have x's dtype");
 }
 
-inline void check_row_gradients(const Tensor& x, const Tensor& dy, const Tensor& scale, const Tensor& dx,
-                                const RowNormWeights& weights) {
+inline void check_row_gradients(const Tensor& x, const Tensor& dy, const Tensor& scale, const Tensor& added,
+                                const Tensor& dx, const RowNormWeights& weights) {
   check_alike(x, dy);
+  require(!added || dx, "what is added to dx needs dx");
+  if (added) check_alike(x, added);
   if (dx) check_alike(x, dx);
   check_row_weight(scale, x);
   if (weights.dscale) check_row_weight(weights.dscale, x);

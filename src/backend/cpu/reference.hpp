@@ -65,8 +65,8 @@ class ReferenceBackend : public Backend {
 
   void row_norm_forward(const RowNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift, const Tensor& y,
                         Stream stream) override;
-  void row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale, const Tensor& dx,
-                         const RowNormWeights& weights, Stream stream) override;
+  void row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale,
+                         const Tensor& added, const Tensor& dx, const RowNormWeights& weights, Stream stream) override;
   void embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, double scale, const Tensor& y,
                      Stream stream) override;
   void embed_backward(const Tensor& tokens, const Tensor& dy, double scale, const Tensor& dtable, Write write,
@@ -98,7 +98,7 @@ class ReferenceBackend : public Backend {
   void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
                            Stream stream) override;
   void dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole, const Tensor& x,
-               const Tensor& y, Stream stream) override;
+               const Tensor& added, const Tensor& y, Stream stream) override;
 
   void gemm(DType dtype, bool transpose_a, bool transpose_b, Index m, Index n, Index k, double alpha, const void* a,
             Index lda, const void* b, Index ldb, double beta, void* c, Index ldc, Stream stream) override;

@@ -46,8 +46,9 @@ void ReferenceBackend::bias_backward(const Tensor& dy, const Tensor& db, Write w
 }
 
 void ReferenceBackend::dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole,
-                               const Tensor& x, const Tensor& y, Stream) {
+                               const Tensor& x, const Tensor& added, const Tensor& y, Stream) {
   check_alike(x, y);
+  if (added) check_alike(added, y);
   const Random numbers = random.at_step(static_cast<std::uint64_t>(step.get(0)));
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
@@ -59,8 +60,8 @@ void ReferenceBackend::dropout(double rate, const Random& random, const Tensor& 
       numbers.uniform(first + row.first, drawn);
       for (Index i = 0; i < row.length; ++i) {
         const Index at = row.offset + i * row.stride;
-        const A factor = drawn[i] < rate ? A{0} : keep;
-        y.as<T>()[at] = static_cast<T>(factor * static_cast<A>(x.as<T>()[at]));
+        const A value = (drawn[i] < rate ? A{0} : keep) * static_cast<A>(x.as<T>()[at]);
+        y.as<T>()[at] = static_cast<T>(added ? static_cast<A>(added.as<T>()[at]) + value : value);
       }
     });
   });

@@ -54,15 +54,18 @@ void normalize_row(const RowNorm& norm, Index channels, const A* __restrict x, c
   for (Index c = 0; c < channels; ++c) y[c] = static_cast<T>(scale[c] * of.xhat(x[c]) + shift[c]);
 }
 
-/// Computes dx of one row.
-template <class T, class A>
+/// Computes dx of one row, or adds it to dx.
+template <bool adds, class T, class A>
 void row_gradient(const RowStatistics<A>& of, bool centered, Index channels, const A* __restrict x,
                   const A* __restrict dy, const A* __restrict scale, T* __restrict dx) {
   const A count = static_cast<A>(channels);
   const auto gradient = [=](Index c) { return dy[c] * scale[c]; };
   const A mean = centered ? sum_of_row<A>(channels, gradient) / count : A(0);
   const A slope = sum_of_row<A>(channels, [=](Index c) { return gradient(c) * of.xhat(x[c]); }) / count;
-  for (Index c = 0; c < channels; ++c) dx[c] = static_cast<T>(of.r * (gradient(c) - mean - of.xhat(x[c]) * slope));
+  for (Index c = 0; c < channels; ++c) {
+    const A value = of.r * (gradient(c) - mean - of.xhat(x[c]) * slope);
+    dx[c] = static_cast<T>(adds ? static_cast<A>(dx[c]) + value : value);
+  }
 }
 
 /// Adds what a row contributes to the gradients of scale and shift.
@@ -142,8 +145,8 @@ void ReferenceBackend::row_norm_forward(const RowNorm& norm, const Tensor& x, co
 }
 
 void ReferenceBackend::row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale,
-                                         const Tensor& dx, const RowNormWeights& weights, Stream) {
-  check_row_gradients(x, dy, scale, dx, weights);
+                                         const Tensor& added, const Tensor& dx, const RowNormWeights& weights, Stream) {
+  check_row_gradients(x, dy, scale, added, dx, weights);
   const Index channels = ChannelRows(x).channels;
   std::vector<double> of_scale(static_cast<std::size_t>(channels)), of_shift(of_scale.size());
   dispatch_float(x.dtype(), [&](auto t) {
@@ -153,7 +156,12 @@ void ReferenceBackend::row_norm_backward(const RowNorm& norm, const Tensor& x, c
     for (Index at = 0; at < x.volume(); at += channels) {
       const auto *const row = wide_x(x.as<T>() + at), *const gradient = wide_dy(dy.as<T>() + at);
       const RowStatistics of(norm, row, channels);
-      if (dx) row_gradient(of, norm.centered, channels, row, gradient, scales.data(), dx.as<T>() + at);
+      T* const to = dx ? dx.as<T>() + at : nullptr;
+      if (added && added.data() != dx.data()) std::copy_n(added.as<T>() + at, channels, to);
+      if (added)
+        row_gradient<true>(of, norm.centered, channels, row, gradient, scales.data(), to);
+      else if (dx)
+        row_gradient<false>(of, norm.centered, channels, row, gradient, scales.data(), to);
       if (weights.dscale) add_weight_gradients(of, channels, row, gradient, of_scale.data(), of_shift.data());
     }
   });

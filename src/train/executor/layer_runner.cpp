@@ -35,6 +35,7 @@ Tensor LayerRunner::allocate(const Box& box, std::string_view names) const {
 /// KernelCall::fused, of the layer or of the activation.
 bool LayerRunner::fused(std::size_t i) const {
   const LayerPlan& layer = layers_[i];
+  if (layer.computed_by_reader) return !keep_;
   const LayerPlan& first = layer.fusible ? layers_[layer.inputs.front()] : layer;
   switch (first.activation_fusion()) {
     case ActivationFusion::no: return false;
@@ -66,6 +67,7 @@ KernelCall LayerRunner::call(std::size_t i, Microbatch& m, const LayerState& sta
           .is_first_microbatch = !state.forward_ran,
           .training = context_.plan.workload.training,
           .fused = fused(i),
+          .dropped = layers_[i].drops < 0 || keep_ ? nullptr : &layers_[layers_[i].inputs[layers_[i].drops]],
           .write = state.has_dw ? Write::add : Write::over,
           .result = m.result,
           .first_place = m.first_place,
@@ -162,12 +164,16 @@ void LayerRunner::run_backward_filter(const StepOp& op, Microbatch& m, std::vect
 void LayerRunner::run_backward_data(std::size_t i, Microbatch& m, const LayerState& state) const {
   const LayerPlan& layer = layers_[i];
   if (forwards_gradient(i)) return m.work.dx.assign(layer.inputs.size(), m.dy[i]);
+  KernelCall now = call(i, m, state);
+  if (layer.adds_gradient) now.added = std::exchange(m.gradients[layer.inputs.front()], {});
+  const bool overwrites = now.added && !now.added.shares();
   for (std::size_t j = 0; j < layer.inputs.size(); ++j)
-    m.work.dx.push_back(layer.op->reads_integers(static_cast<int>(j))
+    m.work.dx.push_back(overwrites ? now.added
+                        : layer.op->reads_integers(static_cast<int>(j))
                             ? Tensor()
                             : allocate(boxes_[i].dx[j], layer->input_shapes[j].names()));
   const Timed timed(Profile::Part::compute);
-  kernels_[i]->backward_data(call(i, m, state), m.dy[i], m.work.dx);
+  kernels_[i]->backward_data(now, m.dy[i], m.work.dx);
 }
 
 /// Adds the gradient of one input to the gradient from other readers of that input: in its memory, unless somebody else

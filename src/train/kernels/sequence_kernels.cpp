@@ -35,7 +35,8 @@ class PlaceNormKernel final : public Kernel {
   };
 
   void backward(const KernelCall& call, const Tensor& dy, const Tensor& dx, const RowNormWeights& weights) const {
-    call.rank.backend.row_norm_backward(norm_, state<State>(call).x, dy, call.w[0], dx, weights, call.rank.stream);
+    call.rank.backend.row_norm_backward(norm_, state<State>(call).x, dy, call.w[0], dx ? call.added : Tensor(), dx,
+                                        weights, call.rank.stream);
   }
 
   RowNorm norm_;

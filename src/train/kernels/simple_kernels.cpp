@@ -49,11 +49,23 @@ class GlobalAveragePoolKernel final : public Kernel {
   double scale_;
 };
 
-/// y = x1 + x2, or ReLU of it. Its gradient is dy itself (LayerPlan::forwards_gradient).
+/// y = x without the elements that a dropout leaves out, plus `added` if that is given.
+void drop(const KernelCall& call, const LayerPlan& dropout, const Tensor& x, const Tensor& added, const Tensor& y) {
+  const Shape& whole = dropout->shape;
+  const Index sample = whole.volume() / std::max<Index>(whole['N'], 1);
+  call.rank.backend.dropout(dropout.op->dropout_rate(), call.dropout_numbers(dropout), call.step,
+                            call.first_sample * sample, whole, x, added, y, call.rank.stream);
+}
+
+/// y = x1 + x2, or ReLU of it, or the sum with a dropout of one of them. Its gradient is dy itself
+/// (LayerPlan::forwards_gradient).
 class AddKernel final : public Kernel {
  public:
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    call.rank.backend.sum(x[0], x[1], call.fused, y, call.rank.stream);
+    if (call.dropped != nullptr && call.training)
+      drop(call, *call.dropped, x[call.layer.drops], x[1 - call.layer.drops], y);
+    else
+      call.rank.backend.sum(x[0], x[1], call.fused, y, call.rank.stream);
   }
   void backward_data(const KernelCall&, const Tensor&, std::span<const Tensor>) const override {}
 };
@@ -82,28 +94,20 @@ class ConcatenateKernel final : public Kernel {
 /// y = x * mask / (1 - rate). The backward pass draws the same mask again from the same random numbers.
 class DropoutKernel final : public Kernel {
  public:
-  explicit DropoutKernel(const LayerPlan& layer)
-      : rate_(static_cast<const DropoutOperator&>(*layer.op).rate()),
-        shape_(layer->shape),
-        sample_(shape_.volume() / std::max<Index>(shape_['N'], 1)) {}
-
   void forward(const KernelCall& call, std::span<const Tensor> x, const Tensor& y) const override {
-    apply(call, x[0], y);
+    if (!call.fused) apply(call, x[0], y);
   }
   void backward_data(const KernelCall& call, const Tensor& dy, std::span<const Tensor> dx) const override {
     apply(call, dy, dx[0]);
   }
 
  private:
-  void apply(const KernelCall& call, const Tensor& from, const Tensor& to) const {
-    if (!call.training || rate_ == 0) return copy_box(from, to, to.box(), call.rank.stream);
-    call.rank.backend.dropout(rate_, call.dropout_numbers(), call.step, call.first_sample * sample_, shape_, from, to,
-                              call.rank.stream);
+  static void apply(const KernelCall& call, const Tensor& from, const Tensor& to) {
+    if (call.training && call.layer.op->dropout_rate() > 0)
+      drop(call, call.layer, from, {}, to);
+    else if (from.data() != to.data())
+      copy_box(from, to, to.box(), call.rank.stream);
   }
-
-  double rate_;
-  Shape shape_;
-  Index sample_;  // elements per sample
 };
 
 }  // namespace
@@ -117,7 +121,5 @@ std::unique_ptr<Kernel> make_global_average_pool_kernel(const LayerPlan& layer, 
 }
 std::unique_ptr<Kernel> make_add_kernel(const LayerPlan&, int) { return std::make_unique<AddKernel>(); }
 std::unique_ptr<Kernel> make_concatenate_kernel(const LayerPlan&, int) { return std::make_unique<ConcatenateKernel>(); }
-std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan& layer, int) {
-  return std::make_unique<DropoutKernel>(layer);
-}
+std::unique_ptr<Kernel> make_dropout_kernel(const LayerPlan&, int) { return std::make_unique<DropoutKernel>(); }
 }  // namespace partita

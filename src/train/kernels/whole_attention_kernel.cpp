@@ -88,7 +88,7 @@ class WholeAttentionKernel final : public Kernel {
     box[1] = weights.box()[1];
     const auto rows = [&](const Tensor& x) { return Tensor::view(x, 0, "NC", box); };
     call.rank.backend.dropout(dropout_, call.dropout_numbers(), call.step, call.first_sample * places * columns,
-                              Shape{{'N', box[0].hi}, {'C', columns}}, rows(weights), rows(kept), call.rank.stream);
+                              Shape{{'N', box[0].hi}, {'C', columns}}, rows(weights), {}, rows(kept), call.rank.stream);
     return kept;
   }
 

@@ -72,6 +72,14 @@ Plan layer_by_layer(const Plan& plan, const std::vector<LayerPlan>& layers, bool
     apart.stage_of_group.push_back(plan.stage_running(layers[i].group));
     apart.layers[i].group = static_cast<int>(i);
     apart.layers[i].recompute = false;
+    // In a plan of groups of one layer, a gradient from another stage comes after all readers of this one.
+    if (apart.layers[i].adds_gradient) {
+      const auto readers = plan.all_readers.of(layers[i].inputs.front());
+      apart.layers[i].adds_gradient = std::any_of(readers.begin(), readers.end(), [&](int other) {
+        return other > static_cast<int>(i) &&
+               plan.stage_running(layers[other].group) == plan.stage_running(layers[i].group);
+      });
+    }
     if (apart.layers[i].fusible && !apart.layers[i].computed_by_producer) apart.layers[i].fusible = false;
     if (apart.layers[i].activation_fusion() == ActivationFusion::where_fused) apart.layers[i].next_activation.reset();
     for (auto& boundary : apart.layers[i].sends_to_stages) boundary.group = first_reader(i, boundary.group);

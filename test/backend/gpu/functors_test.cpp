@@ -62,9 +62,13 @@ TEST_P(Functors, DropoutDrawsTheSameNumbers) {
     const Random numbers(3, hash_text("dropout"), 5);
     const Tensor step = tensor(DType::f64, "F", Box(Shape{{'F', 1}}));
     step.set(0, 7);
-    reference->dropout(0.4, numbers, step, 1000, whole, x, y, {});
-    functors->dropout(0.4, numbers, step, 1000, whole, x, other, {});
+    reference->dropout(0.4, numbers, step, 1000, whole, x, {}, y, {});
+    functors->dropout(0.4, numbers, step, 1000, whole, x, {}, other, {});
     expect_near(other, y, 0);
+    const Tensor added = random.tensor(dtype(), names_of(box), box), sum = x.like(box), other_sum = x.like(box);
+    reference->dropout(0.4, numbers, step, 1000, whole, x, added, sum, {});
+    functors->dropout(0.4, numbers, step, 1000, whole, x, added, other_sum, {});
+    expect_near(other_sum, sum, dtype() == DType::f64 ? 1e-15 : 1e-6);
     if (y.volume() == 0) continue;
     Index first = 0;  // the index of the first element
     for (int d = 0; d < box.dims(); ++d) first = first * (box[d].hi + 1) + box[d].lo;

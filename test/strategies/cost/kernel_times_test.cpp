@@ -156,6 +156,21 @@ TEST(KernelTimes, OtherTypesPhasesAndGradientsAreOtherWork) {
   EXPECT_NE(work(alike, 1, training), work(alike, 2, training));
   EXPECT_EQ(work(alike, 2, training), work(alike, 3, training));
   EXPECT_EQ(work(alike, 1, evaluation), work(alike, 2, evaluation));
+  // A dropout, an addition and a normalization that are fused, and the same ones apart.
+  const auto block = [](bool fused) {
+    Model m("block");
+    const auto x = m.input("in", {.channels = 4, .length = 8});
+    auto t = m.linear("a", x, {.features = 4, .per_place = true});
+    const auto side = m.dropout("drop", m.linear("b", m.rms_norm("norm", t), {.features = 4, .per_place = true}));
+    t = m.add("add", fused ? t : m.linear("c", t, {.features = 4, .per_place = true}),
+              fused ? side : m.dropout("same", side, {.rate = 0}));
+    m.mean_squared_error("loss", t);
+    return m;
+  };
+  Model together = block(true), apart = block(false);
+  const auto number = [](const Model& m, std::string_view name) { return m.value(name).layer; };
+  for (const char* name : {"drop", "add"})
+    EXPECT_NE(work(together, number(together, name), training), work(apart, number(apart, name), training)) << name;
   Workload other = training;
   other.optimizer.method = Method::adam;
   EXPECT_NE(update_work(64, training), update_work(64, other));

@@ -39,7 +39,8 @@ struct PlainKernel {
 
   /// A kernel's launch and its operations, or its bytes if these take longer.
   double seconds(const LayerPlan& layer, int rank, bool backward) const {
-    if (backward ? layer.forwards_gradient && !layer.trains() : layer.computed_by_producer) return 0;
+    if (backward ? layer.forwards_gradient && !layer.trains() : layer.computed_by_producer || layer.computed_by_reader)
+      return 0;
     double x = 0, w = 0, y = volume(layer->at.y, rank);
     const double whole = 4 / static_cast<double>(size_of(plan.workload.dtype));  // an element of whole numbers
     for (std::size_t i = 0; i < layer->at.x.size(); ++i)
@@ -59,7 +60,8 @@ struct PlainKernel {
       w *= backward ? 1 : 0;
     } else if (is_a<PlaceNormOperator>(layer) || is_a<GatedOperator>(layer) || is_a<InteractionOperator>(layer) ||
                is_a<CombineOperator>(layer)) {
-      x *= backward ? 2 : 1;  // read x and dy, and write dx
+      x *= backward ? 2 : 1;                          // read x and dy, and write dx
+      if (backward && layer.adds_gradient) x *= 1.5;  // and read what dx is added to
     } else if (layer.op->is_loss()) {
       // cross-entropy reads x for the maxima and the sums, a difference reads x and the target; backward writes dx
       x *= is_a<DifferenceOperator>(layer) ? (backward ? 3 : 2) : is_a<DiceOperator>(layer) && !backward ? 1 : 2;

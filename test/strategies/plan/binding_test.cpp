@@ -30,6 +30,9 @@ class Apart final : public Operator {
   std::optional<Activation> activation() const override { return of_->activation(); }
   ActivationFusion activation_fusion(const Activation& f) const override { return of_->activation_fusion(f); }
   bool forwards_gradient() const override { return of_->forwards_gradient(); }
+  double dropout_rate() const override { return of_->dropout_rate(); }
+  bool drops_input() const override { return of_->drops_input(); }
+  bool adds_gradient() const override { return of_->adds_gradient(); }
   HaloOverlap halo_overlap() const override { return of_->halo_overlap(); }
   bool computes_dw_separately() const override { return of_->computes_dw_separately(); }
   MemoryPasses memory_passes(bool training) const override { return of_->memory_passes(training); }

@@ -106,6 +106,90 @@ TEST(InPlace, AfterARedistributionNothingIsFused) {
   EXPECT_EQ(how(a.plan(f, Strategy("y=2").layer("conv", {.output = "N@y"}).layer("f", {.output = "H@y"}))), "in place");
 }
 
+/// A block of a transformer without its attention: add(t, drop(linear(norm(t)))), and what reads the sum.
+struct Block {
+  Model model{"block"};
+  Value in = model.input("in", {.channels = 4, .length = 6});
+  Value t = linear("t", in), norm = model.layer_norm("norm", t, {.per_place = true}), side = linear("side", norm);
+
+  Value linear(const char* name, const Value& x) { return model.linear(name, x, {.features = 4, .per_place = true}); }
+  Plan plan(const Value& y, const Strategy& strategy = {}, bool training = true) {
+    model.mean_squared_error("loss", y);
+    return bind(model, strategy, {.batch = 4, .training = training, .optimizer = {}});
+  }
+};
+
+TEST(InPlace, AnAdditionDropsElementsOfItsInput) {
+  for (const int number : {0, 1})
+    for (const bool training : {false, true}) {
+      Block b;
+      const Value drop = b.model.dropout("drop", b.side, {.rate = 0.3});
+      const Plan plan =
+          b.plan(number == 0 ? b.model.add("add", drop, b.t) : b.model.add("add", b.t, drop), {}, training);
+      EXPECT_TRUE(plan.layer("drop").in_place);
+      EXPECT_TRUE(plan.layer("drop").computed_by_reader);
+      EXPECT_FALSE(plan.layer("drop").forwards_gradient);
+      EXPECT_EQ(plan.layer("add").drops, number);
+      EXPECT_TRUE(plan.layer("add").forwards_gradient);
+      EXPECT_EQ(plan.layer("add").in_place, number == 0);
+    }
+}
+
+TEST(InPlace, OtherDropoutsRunThemselves) {
+  Block none, twice, kept, relu, both;
+  const auto alone = [](const Plan& plan) {
+    return !plan.layer("drop").computed_by_reader && plan.layer("add").drops < 0;
+  };
+  EXPECT_TRUE(alone(none.plan(none.model.add("add", none.t, none.model.dropout("drop", none.side, {.rate = 0})))));
+  Value drop = twice.model.dropout("drop", twice.side);
+  EXPECT_TRUE(alone(twice.plan(twice.model.add("add", drop, twice.model.add("first", drop, twice.t)))));
+  drop = kept.model.dropout("drop", kept.t);
+  EXPECT_TRUE(alone(kept.plan(kept.model.add("add", drop, kept.side)))) << "others read its input";
+  drop = relu.model.dropout("drop", relu.side);
+  EXPECT_TRUE(alone(relu.plan(relu.model.relu("f", relu.model.add("add", drop, relu.t)))))
+      << "the addition computes ReLU";
+  const Value first = both.model.dropout("first", both.side), other = both.linear("other", both.t);
+  const Plan plan = both.plan(both.model.add("add", first, both.model.dropout("drop", other)));
+  EXPECT_EQ(plan.layer("add").drops, 0) << "the first of two";
+  EXPECT_FALSE(plan.layer("drop").computed_by_reader);
+}
+
+TEST(InPlace, StagesRecomputationAndLayoutsPartDropouts) {
+  const auto drops = [](const Strategy& strategy) {
+    Block b;
+    const Plan plan = b.plan(b.model.add("add", b.t, b.model.dropout("drop", b.side)), strategy);
+    EXPECT_EQ(plan.layer("drop").computed_by_reader, plan.layer("add").drops == 1);
+    return plan.layer("add").drops == 1;
+  };
+  EXPECT_TRUE(drops(Strategy("data=2").layer("*", {.output = "N@data"})));
+  EXPECT_FALSE(drops(Strategy("data=2").layer("drop", {.output = "N@data"}).layer("add", {.output = "L@data"})));
+  EXPECT_FALSE(drops(Strategy().group({"in", "drop"}).group({"add", "loss"}).schedule("gpipe", 2)));
+  EXPECT_TRUE(drops(Strategy().group({"in", "norm"}).group({"side", "loss"}).schedule("gpipe", 2)));
+  EXPECT_FALSE(drops(Strategy().layer("add", {.recompute = true}))) << "it reads the input twice";
+  EXPECT_TRUE(drops(Strategy().layer("*", {.recompute = true})));
+}
+
+TEST(InPlace, ANormalizationAddsItsGradientToOthers) {
+  const auto adds = [](const Strategy& strategy, bool training = true) {
+    Block b;
+    return b.plan(b.model.add("add", b.t, b.side), strategy, training).layer("norm").adds_gradient;
+  };
+  EXPECT_TRUE(adds({}));
+  EXPECT_FALSE(adds({}, false));
+  EXPECT_TRUE(adds(Strategy("y=3").layer("*", {.output = "L@y"})));
+  EXPECT_FALSE(adds(Strategy("y=2").layer("t", {.output = "N@y"}).layer("norm", {.output = "L@y"})));
+  // The gradient of the addition comes from another stage, before that of the normalization or after it.
+  EXPECT_TRUE(adds(Strategy().group({"in", "norm"}).group({"side", "loss"}).schedule("gpipe", 2)));
+  EXPECT_TRUE(adds(Strategy().group({"in", "t"}).group({"norm", "loss"}).schedule("gpipe", 2)));
+  EXPECT_FALSE(adds(Strategy().group({"in", "t"}).group({"norm"}).group({"side", "loss"}).schedule("gpipe", 2)));
+  Block alone, input;
+  EXPECT_FALSE(alone.plan(alone.side).layer("norm").adds_gradient) << "nobody else reads its input";
+  Model& m = input.model;
+  const Value first = m.layer_norm("first", input.in, {.per_place = true});
+  EXPECT_FALSE(input.plan(m.add("add", input.side, m.add("sum", first, input.in))).layer("first").adds_gradient)
+      << "the input has no gradient";
+}
+
 // In an evaluation nothing is kept for a backward. So the peak is in GELU, or in the linear layer, which follows ReLU.
 TEST(InPlace, HoldsOneTensor) {
   Example a, b;

@@ -80,6 +80,12 @@ struct LayerPlan {
   bool fusible = false;                       ///< an activation in place, which the layer before it may compute
   bool computed_by_producer = false;          ///< `fusible`, and the layer before computes it on every backend
   bool forwards_gradient = false;             ///< the gradient of each input is dy itself
+  // In add(x, dropout(t)), the dropout runs in place. In its memory the addition finds t itself: it leaves out elements
+  // as it reads them. In backward each of the two does its own part.
+  int drops = -1;                   ///< of an addition: the number of that input; -1: none
+  bool computed_by_reader = false;  ///< of the dropout
+  // Readers of one output add their gradients up. In x -> norm, x -> add, the addition's comes first.
+  bool adds_gradient = false;  ///< backward_data adds its dx to the gradient that other readers made, in one pass
   // A tied layer (Linear::tied_to). In the embedding's group the two share one table and one gradient. A layer of
   // another group, or whose gradient is summed over other axes, holds a copy: once a step the gradients of both copies
   // are added, so that both are updated alike.
@@ -93,7 +99,8 @@ struct LayerPlan {
   bool needs_any_dx() const { return binding->needs_any_dx(); }
   /// What is computed at once on every backend: of layers with one binding it decides the cost.
   struct Fusion {
-    bool computed_by_producer = false, forwards_gradient = false;
+    bool computed_by_producer = false, computed_by_reader = false, drops = false;
+    bool forwards_gradient = false, adds_gradient = false;
     std::optional<Activation::Kind> next_activation;
     bool operator==(const Fusion&) const = default;
   };

@@ -37,8 +37,10 @@ struct KernelCall {
   bool is_first_microbatch = true;  ///< the first forward of this layer in the step
   bool training = true;
   /// A layer and the activation that follows it (LayerPlan::next_activation) are computed at once: the layer applies
-  /// it, and the activation's forward has nothing to compute.
+  /// it, and the activation's forward has nothing to compute. Of a dropout: the layer after it computes its forward.
   bool fused = false;
+  /// The dropout of input LayerPlan::drops, whose forward this layer computes; null if there is none.
+  const LayerPlan* dropped = nullptr;
   bool is_recompute = false;  ///< a forward that runs again for the backward: running statistics must not count it
   Write write = Write::add;   ///< whether backward_filter overwrites dw (a step's first backward) or adds to it
   bool data_follows = false;  ///< for backward_filter: backward_data is called next, and may compute dw with dx
@@ -54,8 +56,12 @@ struct KernelCall {
   /// for a CustomLayer: this rank's part of the halos that layouts() named; null if it named none
   const HaloPart *x_halo = nullptr, *dy_halo = nullptr;
 
-  /// The numbers by which this layer drops elements in training.
-  Random dropout_numbers() const { return {seed, hash_text("dropout " + layer.name)}; }
+  /// For backward_data of a layer with LayerPlan::adds_gradient: dx is to be its sum with this. It may be dx itself.
+  Tensor added = {};
+
+  /// The numbers by which this layer, or a given one, drops elements in training.
+  Random dropout_numbers() const { return dropout_numbers(layer); }
+  Random dropout_numbers(const LayerPlan& of) const { return {seed, hash_text("dropout " + of.name)}; }
   /// Counts the communication that follows under this layer and `role`, which must be a PlannedTraffic::role.
   void label(std::string_view role) const { counter.set_label(layer.name, role); }
 };

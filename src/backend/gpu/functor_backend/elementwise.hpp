@@ -102,22 +102,25 @@ void FunctorBackend<Launcher>::activation_backward(const Activation& f, const Te
 
 template <class Launcher>
 void FunctorBackend<Launcher>::dropout(double rate, const Random& random, const Tensor& step, Index first,
-                                       const Shape& whole, const Tensor& x, const Tensor& y, Stream stream) {
+                                       const Shape& whole, const Tensor& x, const Tensor& added, const Tensor& y,
+                                       Stream stream) {
   check_alike(x, y);
+  if (added) check_alike(added, y);
   if (y.volume() == 0) return;
   dispatch_float(y.dtype(), [&](auto t) {
     using T = decltype(t);
     const auto keep = static_cast<Accumulator<T>>(static_cast<T>(1 / (1 - rate)));
-    launch_.for_elements(one_row(y),
-                         DropElements<T>{{device_data<T>(x)},
-                                         device_data<T>(y),
-                                         rate,
-                                         random,
-                                         device_data<double>(step),
-                                         first,
-                                         global_index(y, whole),
-                                         keep},
-                         stream);
+    const auto* from = device_data<T>(x);
+    auto* to = device_data<T>(y);
+    const auto* number = device_data<double>(step);
+    const GlobalIndex index = global_index(y, whole);
+    if (added)
+      launch_.for_elements(
+          one_row(y),
+          DropElements<T, true>{{from, device_data<T>(added)}, to, rate, random, number, first, index, keep}, stream);
+    else
+      launch_.for_elements(one_row(y), DropElements<T, false>{{from}, to, rate, random, number, first, index, keep},
+                           stream);
   });
 }
 

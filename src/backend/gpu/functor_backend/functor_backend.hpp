@@ -92,8 +92,8 @@ class FunctorBackend : public Backend {
   // sequences.hpp
   void row_norm_forward(const RowNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift, const Tensor& y,
                         Stream stream) override;
-  void row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale, const Tensor& dx,
-                         const RowNormWeights& weights, Stream stream) override;
+  void row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy, const Tensor& scale,
+                         const Tensor& added, const Tensor& dx, const RowNormWeights& weights, Stream stream) override;
   void embed_forward(const Tensor& tokens, Index vocabulary, const Tensor& table, double scale, const Tensor& y,
                      Stream stream) override;
   void embed_backward(const Tensor& tokens, const Tensor& dy, double scale, const Tensor& dtable, Write write,
@@ -129,7 +129,7 @@ class FunctorBackend : public Backend {
   void activation_backward(const Activation& f, const Tensor& kept, const Tensor& dy, const Tensor& dx,
                            Stream stream) override;
   void dropout(double rate, const Random& random, const Tensor& step, Index first, const Shape& whole, const Tensor& x,
-               const Tensor& y, Stream stream) override;
+               const Tensor& added, const Tensor& y, Stream stream) override;
   void axpby(double a, const Tensor& x, double b, const Tensor& y, Stream stream) override;
   void add_squares(const Tensor& x, const Tensor& sum, Stream stream) override;
   void write_numbers(std::span<const double> values, const Tensor& x, Stream stream) override;

@@ -57,9 +57,9 @@ void FunctorBackend<Launcher>::row_norm_forward(const RowNorm& norm, const Tenso
 
 template <class Launcher>
 void FunctorBackend<Launcher>::row_norm_backward(const RowNorm& norm, const Tensor& x, const Tensor& dy,
-                                                 const Tensor& scale, const Tensor& dx, const RowNormWeights& weights,
-                                                 Stream stream) {
-  check_row_gradients(x, dy, scale, dx, weights);
+                                                 const Tensor& scale, const Tensor& added, const Tensor& dx,
+                                                 const RowNormWeights& weights, Stream stream) {
+  check_row_gradients(x, dy, scale, added, dx, weights);
   each_row_chunk(norm, x, stream, [&](Index first, const Stack& chunk, const RowMoments& of) {
     dispatch_float(x.dtype(), [&](auto t) {
       using T = decltype(t);
@@ -75,8 +75,14 @@ void FunctorBackend<Launcher>::row_norm_backward(const RowNorm& norm, const Tens
       launch_.template reduce<double, 2>(chunk.rows, chunk.columns,
                                          RowGradient<T>{in.a, in.b, device_data<T>(scale), of, chunk.columns},
                                          KeepRowGradient{of, chunk.columns, norm.centered}, stream);
-      launch_.for_elements(chunk, NormalizeRowsBackward<T>{in, device_data<T>(dx) + first, of, device_data<T>(scale)},
-                           stream);
+      auto* to = device_data<T>(dx) + first;
+      if (added)
+        launch_.for_elements(
+            chunk,
+            NormalizeRowsBackward<T, true>{{in.a, in.b, device_data<T>(added) + first}, to, of, device_data<T>(scale)},
+            stream);
+      else
+        launch_.for_elements(chunk, NormalizeRowsBackward<T, false>{in, to, of, device_data<T>(scale)}, stream);
     });
   });
 }

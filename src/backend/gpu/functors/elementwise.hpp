@@ -93,11 +93,11 @@ struct GlobalIndex {
   }
 };
 
-/// y = x / (1 - rate) or 0. All elements are one row.
-template <class T>
+/// y = x / (1 - rate) or 0, and `added` more where `adds`. All elements are one row.
+template <class T, bool adds>
 struct DropElements {
   using A = Accumulator<T>;
-  Inputs<T> in;  // x
+  std::conditional_t<adds, Inputs<T, T>, Inputs<T>> in;  // x, added
   T* out;
   double rate;
   Random random;
@@ -108,7 +108,12 @@ struct DropElements {
   PARTITA_HOST_DEVICE auto column(Index /*part*/, Index i) const {
     const Random numbers = random.at_step(static_cast<std::uint64_t>(*step));
     const A factor = numbers.uniform(first + index(i)) < rate ? A(0) : keep;
-    return [factor](Index /*row*/, T x) { return to_element<T>(factor * static_cast<A>(x)); };
+    if constexpr (adds)
+      return [factor](Index /*row*/, T x, T added) {
+        return to_element<T>(static_cast<A>(added) + factor * static_cast<A>(x));
+      };
+    else
+      return [factor](Index /*row*/, T x) { return to_element<T>(factor * static_cast<A>(x)); };
   }
 };
 

@@ -99,19 +99,24 @@ struct KeepRowGradient {
   }
 };
 
-/// dx = r * (g - mean of g - xhat * mean of g * xhat)
-template <class T>
+/// dx = r * (g - mean of g - xhat * mean of g * xhat), and `added` more where `adds`
+template <class T, bool adds>
 struct NormalizeRowsBackward {
-  Inputs<T, T> in;  // x, dy
+  std::conditional_t<adds, Inputs<T, T, T>, Inputs<T, T>> in;  // x, dy, added
   T* out;
   RowMoments of;
   const T* scale;
   PARTITA_HOST_DEVICE auto column(Index /*part*/, Index c) const {
-    return [of = of, factor = static_cast<double>(scale[c])](Index row, T x, T dy) {
+    const auto value = [of = of, factor = static_cast<double>(scale[c])](Index row, T x, T dy) {
       const double g = factor * static_cast<double>(dy);
-      const double dx = of.r[row] * (g - of.gradient[row] - of.xhat(row, x) * of.slope[row]);
-      return to_element<T>(static_cast<Accumulator<T>>(dx));
+      return of.r[row] * (g - of.gradient[row] - of.xhat(row, x) * of.slope[row]);
     };
+    if constexpr (adds)
+      return [value](Index row, T x, T dy, T added) {
+        return to_element<T>(static_cast<Accumulator<T>>(static_cast<double>(added) + value(row, x, dy)));
+      };
+    else
+      return [value](Index row, T x, T dy) { return to_element<T>(static_cast<Accumulator<T>>(value(row, x, dy))); };
   }
 };
 

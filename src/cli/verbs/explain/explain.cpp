@@ -151,6 +151,14 @@ void print_layer(const Plan& plan, int index, const ExplainOptions& options) {
   if (layer.computed_by_producer)
     print_line("runs in", fmt::format("the kernels of {}{}", plan.layers[layer.inputs.front()].name,
                                       layer.forwards_gradient ? "" : ", but for its gradient"));
+  if (layer.drops >= 0)
+    print_line("drops", fmt::format("elements of {}, in the same kernel", plan.layers[layer.inputs[layer.drops]].name));
+  if (layer.computed_by_reader)
+    print_line("runs in", fmt::format("the kernel of {}, but for its gradient",
+                                      plan.layers[plan.all_readers.of(index).front()].name));
+  if (layer.adds_gradient)
+    print_line("adds dx", fmt::format("to the gradient of {} that other readers made, in the same kernels",
+                                      plan.layers[layer.inputs.front()].name));
   print_algorithm(layer->at, plan.workload.dtype);
   print_products(layer->at.products, plan.workload.dtype);
   for (const auto& x : layer->at.x) print_line("x", shape_and_layout(x.shape(), x));
