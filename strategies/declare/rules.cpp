@@ -174,7 +174,8 @@ std::vector<LayerSettings> settings_of_layers(const Model& model, const Strategy
       for (std::size_t i = 0; i < settings.size(); ++i)
         if (rule.matches(model.layers()[i].name)) layers.push_back(i);
     }
-    if (layers.empty() && !matches_left_out(model, rule)) fail_unmatched(model, rule);
+    if (layers.empty() && matches_left_out(model, rule)) continue;
+    if (layers.empty()) fail_unmatched(model, rule);
     if (!rule.exact()) PatternCheck(model, grids, rule, layers).run();
     for (const std::size_t layer : layers) merge(rule, settings[layer]);
   }
