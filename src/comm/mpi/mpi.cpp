@@ -8,6 +8,7 @@
 #include "src/comm/mpi/mpi_communicator.hpp"
 #include "src/device/exception_message.hpp"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -17,7 +18,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <string>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 namespace partita {
 
@@ -37,6 +42,38 @@ void spare_shared_memory() {
   constexpr Index needed = Index{5} << 20;
   const Index free = free_shared_bytes();
   if (free >= 0 && free < needed * ranks_on_node()) setenv("UCX_TLS", "^posix", /*overwrite=*/0);
+}
+
+/// Returns true if MPI_Finalize may hang. MPICH before 4.2 first disconnects there, and then waits in a barrier of the
+/// launcher, where it answers nobody. UCX, since 1.12, disconnects over TCP when each peer that it has sent something
+/// has answered once more. So a rank hangs if its peer reaches the barrier first (openucx/ucx issue 8738). InfiniBand
+/// answers by itself.
+bool finalize_may_hang() {
+  const std::string version = mpi_version();
+  const auto is = [&](std::string_view number) {
+    return version.starts_with(fmt::format("MPICH Version: {}.", number));
+  };
+  std::error_code none;
+  return dlsym(RTLD_DEFAULT, "ucp_worker_progress") != nullptr && (is("3") || is("4.0") || is("4.1")) &&
+         std::filesystem::directory_iterator("/sys/class/infiniband", none) == std::filesystem::directory_iterator();
+}
+
+/// Sends a message from every rank to every other, and waits until all ranks have theirs. If no rank calls MPI until
+/// all have returned, MPI_Finalize does not hang: there, each rank asks all others for an answer before it answers, so
+/// it cannot have all answers before all have asked it.
+void message_all(Communicator& world) {
+  const std::byte sent{};
+  std::vector<std::byte> received(static_cast<std::size_t>(world.size()));
+  std::vector<Send> sends;
+  std::vector<Recv> recvs;
+  for (int peer = 0; peer < world.size(); ++peer) {
+    if (peer == world.rank()) continue;
+    sends.push_back({peer, {&sent, 1}});
+    recvs.push_back({peer, {&received[static_cast<std::size_t>(peer)], 1}});
+  }
+  world.exchange(sends, recvs, {}).wait();
+  std::int32_t done = 0;
+  world.all_reduce(&done, 1, DType::i32, ReduceOp::sum, {}).wait();
 }
 
 /// Keeps MPI from printing a line of its own after ours when a job is aborted: it only repeats the status.
@@ -140,11 +177,10 @@ void MpiSession::note_waiting(int seconds) {
                                             [this] { state_->context->waits().ask(); });
 }
 
-/// Calls MPI_Finalize. If it hangs, ends the process, since all ranks have done their work by then. UCX's TCP transport
-/// is known to hang there: with MPICH 4.0.2 in half of all runs over two hosts (openucx/ucx issue 8738).
+/// Calls MPI_Finalize. If it hangs, ends the process, since all ranks have done their work by then.
 void MpiSession::finalize() {
-  std::int32_t here = 0;
-  state_->world->all_reduce(&here, 1, DType::i32, ReduceOp::sum, {}).wait();
+  std::int32_t may_hang = finalize_may_hang() ? 1 : 0;
+  state_->world->all_reduce(&may_hang, 1, DType::i32, ReduceOp::max, {}).wait();
   const int rank = state_->world->rank();
   // Seconds. Rank 0 prints its message before the other ranks exit, since the launcher may then end the job.
   const int patience = rank == 0 ? 10 : 12;
@@ -163,8 +199,12 @@ void MpiSession::finalize() {
     std::_Exit(state_->status);
   });
   const Waits::Scope waiting(waits);
+  const bool together = may_hang != 0 && !state_->context->one_node();
+  if (together) message_all(*state_->world);
   state_->world.reset();
   state_->context.reset();
+  // Ranks leave message_all at most this much apart. If it is more, the job still ends, by the limit above.
+  if (together) std::this_thread::sleep_for(std::chrono::milliseconds(200));
   MPI_Finalize();
 }
 
