@@ -68,7 +68,7 @@ TEST(Dropout, AddsWhatItLeavesAndMayOverwrite) {
         const Box box(Shape{{'N', 2}, {'C', 3}, {'W', width}});
         const Shape whole{{'N', 2}, {'C', 3}, {'W', width}};
         const Tensor x = random.tensor(dtype, "NCW", box), added = random.tensor(dtype, "NCW", box);
-        const Tensor y = x.like(box), expected = x.like(box), factor = x.like(Box(Shape{{'F', 1}}));
+        const Tensor y = x.like(box), expected = x.like(box), factor = test::tensor(dtype, "F", step.box());
         factor.set(0, 1 / 0.6);  // is rounded to the type
         int kept = 0;
         for (Index n = 0; n < 2; ++n)

@@ -181,7 +181,7 @@ TEST(InPlace, ANormalizationAddsItsGradientToOthers) {
   // The gradient of the addition comes from another stage, before that of the normalization or after it.
   EXPECT_TRUE(adds(Strategy().group({"in", "norm"}).group({"side", "loss"}).schedule("gpipe", 2)));
   EXPECT_TRUE(adds(Strategy().group({"in", "t"}).group({"norm", "loss"}).schedule("gpipe", 2)));
-  EXPECT_FALSE(adds(Strategy().group({"in", "t"}).group({"norm"}).group({"side", "loss"}).schedule("gpipe", 2)));
+  EXPECT_FALSE(adds(Strategy().group({"in", "t"}).group({"norm", "norm"}).group({"side", "loss"}).schedule("gpipe", 2)));
   Block alone, input;
   EXPECT_FALSE(alone.plan(alone.side).layer("norm").adds_gradient) << "nobody else reads its input";
   Model& m = input.model;
