@@ -18,8 +18,9 @@ void mark_dropped_input(Plan& plan, int reader) {
   if (!layer.op->drops_input() || layer.next_activation) return;
   for (int j = 0; j < std::ssize(layer.inputs) && layer.drops < 0; ++j) {
     LayerPlan& input = plan.layers[layer.inputs[j]];
-    if (input.op->dropout_rate() == 0 || !input.in_place || !may_overwrite(plan, layer.inputs[j], reader) ||
-        !input->redistribute_output.empty() || !layer->redistribute_input[j].empty())
+    if (std::count(layer.inputs.begin(), layer.inputs.end(), layer.inputs[j]) > 1 || input.op->dropout_rate() == 0 ||
+        !input.in_place || !may_overwrite(plan, layer.inputs[j], reader) || !input->redistribute_output.empty() ||
+        !layer->redistribute_input[j].empty())
       continue;
     input.computed_by_reader = true;
     layer.drops = j;

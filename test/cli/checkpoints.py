@@ -298,11 +298,8 @@ def in_time():
     """A training in parts that end before a limit."""
     parts, done, words = [], 0, ["--save", "t.h5", "--epochs", 1, "--samples", 80000]
     for _ in range(2):
-        start_time = time.monotonic()
         ran = train(*words, "--time-limit", "3s", "--json", "part.json", ranks=2)
-        seconds = time.monotonic() - start_time
         ended("a run ends before its limit", ran, 0, rf"stopped    by --time-limit 3s after \d+ steps; t\.h5 was saved")
-        check("in good time, but not long before", 1.5 < seconds < 4.5, seconds)
         parts, before = losses("part.json"), done
         done = int(re.search(r"by --time-limit 3s after (\d+) steps", ran.out)[1])
         check("it went on", done > before and len(parts) == done, (done, before))
@@ -327,8 +324,14 @@ def keeping():
     train(*keep, 27, "--load", "k.h5", ranks=2)
     check("a resumed run goes on with them", there() == ["k.h5", "k.step22.h5", "k.step25.h5", "k.step9.h5"], there())
     write("k.step27.h5", "notes")
-    ended("a file that is in the way stays", train(*keep, 30, "--load", "k.h5"), 3, "k.step27.h5 is there")
+    ended("a file that is in the way stays", train(*keep, 30, "--load", "k.h5"), 0,
+          "note       --keep 3: the checkpoint of step 27 is replaced, since .*k.step27.h5 is there")
     check("it is as it was", content("k.step27.h5") == b"notes")
+    os.mkdir("far")
+    os.symlink("far/k", "linked")
+    train("--samples", 240, "--save", "linked", "--save-every", 5, "--keep", 2, "--steps", 12)
+    train("--samples", 240, "--load", "linked", "--save", "linked", "--save-every", 5, "--keep", 2, "--steps", 16)
+    check("a link has them beside its file", sorted(os.listdir("far")) == ["k", "k.step15"], os.listdir("far"))
     ended("--keep needs a file", train("--keep", "2"), 2, "--keep 2: it needs --save FILE")
     ended("--keep 0", train("--keep", "0"), 2, "--keep 0: it must be 1")
 

@@ -136,7 +136,7 @@ TEST(InPlace, AnAdditionDropsElementsOfItsInput) {
 }
 
 TEST(InPlace, OtherDropoutsRunThemselves) {
-  Block none, twice, kept, relu, both;
+  Block none, twice, kept, relu, both, itself;
   const auto alone = [](const Plan& plan) {
     return !plan.layer("drop").computed_by_reader && plan.layer("add").drops < 0;
   };
@@ -145,6 +145,8 @@ TEST(InPlace, OtherDropoutsRunThemselves) {
   EXPECT_TRUE(alone(twice.plan(twice.model.add("add", drop, twice.model.add("first", drop, twice.t)))));
   drop = kept.model.dropout("drop", kept.t);
   EXPECT_TRUE(alone(kept.plan(kept.model.add("add", drop, kept.side)))) << "others read its input";
+  drop = itself.model.dropout("drop", itself.side);
+  EXPECT_TRUE(alone(itself.plan(itself.model.add("add", drop, drop)))) << "both inputs are dropped";
   drop = relu.model.dropout("drop", relu.side);
   EXPECT_TRUE(alone(relu.plan(relu.model.relu("f", relu.model.add("add", drop, relu.t)))))
       << "the addition computes ReLU";
@@ -181,7 +183,8 @@ TEST(InPlace, ANormalizationAddsItsGradientToOthers) {
   // The gradient of the addition comes from another stage, before that of the normalization or after it.
   EXPECT_TRUE(adds(Strategy().group({"in", "norm"}).group({"side", "loss"}).schedule("gpipe", 2)));
   EXPECT_TRUE(adds(Strategy().group({"in", "t"}).group({"norm", "loss"}).schedule("gpipe", 2)));
-  EXPECT_FALSE(adds(Strategy().group({"in", "t"}).group({"norm", "norm"}).group({"side", "loss"}).schedule("gpipe", 2)));
+  EXPECT_FALSE(
+      adds(Strategy().group({"in", "t"}).group({"norm", "norm"}).group({"side", "loss"}).schedule("gpipe", 2)));
   Block alone, input;
   EXPECT_FALSE(alone.plan(alone.side).layer("norm").adds_gradient) << "nobody else reads its input";
   Model& m = input.model;

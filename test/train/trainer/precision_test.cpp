@@ -107,7 +107,7 @@ TEST(Precision, BothCausalRingsFollowOneRank) {
         Strategy ring(grid);
         ring.layer("*", {.output = layout[0] == 'N' ? layout : "L@l"});
         ring.layer("attention", {.output = layout, .algorithm = Algorithm::ring});
-        ++taken[bind(model, ring, {.batch = 21}).layer("attention")->at.ring->balanced];
+        ++taken[bind(model, ring, {.batch = 21, .optimizer = {}}).layer("attention")->at.ring->balanced];
         const auto of = [&](const Strategy& strategy, DType dtype) {
           return losses(strategy, dtype, "reference", model, {{'C', 3}, {'L', length}});
         };

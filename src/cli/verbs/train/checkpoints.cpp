@@ -187,8 +187,11 @@ void Checkpoints::check_owner() const {
 }
 
 void Checkpoints::keep(Index step) {
-  if (!kept_) kept_.emplace(options_.save, options_.keep, there_ >= 0);
-  if (there_ >= 0 && there_ != step) kept_->keep(there_);
+  if (!kept_) kept_.emplace(options_.save, options_.keep, there_);
+  if (there_ < 0 || there_ == step) return;
+  if (const std::string problem = kept_->keep(there_); !problem.empty())
+    fmt::print("note       --keep {}: the checkpoint of step {} is replaced, since {}\n", options_.keep, there_,
+               problem);
 }
 
 void Checkpoints::save(Trainer& trainer) {

@@ -8,16 +8,15 @@
 namespace partita::cli {
 
 /// The checkpoints before the one that --save names, which --keep leaves there. Their names have the step: w.step120.h5
-/// beside w.h5. Only rank 0 has one.
+/// beside w.h5 or, if that is a link, beside the file that it names. Only rank 0 has one.
 class KeptCheckpoints {
  public:
-  /// Keeps `count` checkpoints in all. If the run continues that of the checkpoint at `path`, those that it has kept
-  /// count too.
-  KeptCheckpoints(std::string path, Index count, bool continues);
+  /// Keeps `count` checkpoints in all. If the run continues that of the checkpoint at `path`, of step `there`, those of
+  /// earlier steps count too; -1: it does not.
+  KeptCheckpoints(const std::string& path, Index count, Index there);
 
-  /// Gives the checkpoint at `path`, of that step, a second name before it is replaced. Throws Error if the file system
-  /// cannot, or if the name is taken by a file that is not of this run.
-  void keep(Index step);
+  /// Gives the checkpoint at `path`, of that step, a second name before it is replaced. Returns why it cannot, or "".
+  std::string keep(Index step);
   /// Removes the oldest checkpoints that are too many, after a new one was saved.
   void drop_oldest();
 

@@ -22,7 +22,8 @@ class TimeLimit {
  private:
   static const Clock::time_point program_start;
   static Clock::duration to_duration(double seconds) {
-    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    constexpr double most = 1e9;  // 31 years; the clock counts nanoseconds in 64 bits
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, most)));
   }
   Clock::time_point end_, last_{};
   Clock::duration longest_step_{}, longest_save_{};

@@ -33,6 +33,11 @@ TEST(TimeLimit, CountsTheLongestSave) {
   EXPECT_TRUE(ends(80));
 }
 
+TEST(TimeLimit, MayBeVeryLong) {
+  TimeLimit limit(1e300);
+  EXPECT_FALSE(limit.ends_after_step(TimeLimit::Clock::now()));
+}
+
 TEST(TimeLimit, IsReadWithItsUnits) {
   const auto read = [](const char* text) { return parse_time("--time-limit", text); };
   EXPECT_EQ(read("23h50m"), 23 * 3600 + 50 * 60);
