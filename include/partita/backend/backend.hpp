@@ -251,7 +251,8 @@ class Backend {
   /// another number in `segments` (HeadShape), unless this is empty.
   virtual void softmax_heads(Index heads, bool causal, const Tensor& segments, const Tensor& x, Stream stream) = 0;
   /// The gradient of softmax_heads, and of a dropout behind it that made `dropped` of y (else y itself), times `scale`:
-  /// dx = scale * (dropped * dx - y * sum over the row of dropped * dx). An element of `dropped` is 0 or y times a factor.
+  /// dx = scale * (dropped * dx - y * sum over the row of dropped * dx). An element of `dropped` is 0, or y times a
+  /// factor.
   virtual void softmax_heads_backward(Index heads, double scale, const Tensor& y, const Tensor& dropped,
                                       const Tensor& dx, Stream stream) = 0;
   /// y[n] = the channels of dense[n], then z_i * z_j for all vectors j < i, in the order of i and then of j, where z_0

@@ -22,8 +22,8 @@ struct Heads {
 };
 
 /// The weights of pairs of places that attention leaves out (Srivastava et al., "Dropout", 2014): those of which
-/// random.at_step(step[0]).uniform(i) < rate. i is the row-major index of (sample, place, head of queries, key), so that
-/// the numbers do not depend on the layout. The others are divided by 1 - rate.
+/// random.at_step(step[0]).uniform(i) < rate. i is the row-major index of (sample, place, head of queries, key), so
+/// that the numbers do not depend on the layout. The others are divided by 1 - rate.
 struct WeightDropout {
   double rate = 0;
   Random random{0, 0};
