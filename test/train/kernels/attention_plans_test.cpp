@@ -106,7 +106,8 @@ TEST(AttentionPlans, HalvesHaveEngines) {
   calls.merge(example_calls());
   each_call(calls, {DType::bf16, DType::f16}, [](const AttentionGeometry& call, const CudnnDescriptor& card) {
     const auto graph = cuda::cudnn_graph(cuda::attention_graph(call, attention_parts(call, workspace).at(0)), 16);
-    const auto configs = cuda::proposed(graph, card);
+    ASSERT_TRUE(graph);
+    const auto configs = cuda::proposed(*graph, card);
     EXPECT_TRUE(std::any_of(configs.begin(), configs.end(), [&](const CudnnDescriptor& config) {
       return cuda::keeps_to(cuda::engine_of(config), static_cast<DType>(call.dtype), {});
     }));

@@ -160,7 +160,9 @@ std::optional<AttentionPath> attention_path(const AttentionGeometry& call, const
   constexpr Index alignment = 16;
   for (const AttentionPart& part : attention_parts(call, workspace)) {
     const OperationGraph graph = attention_graph(call, part);
-    for (const CudnnDescriptor& config : proposed(cudnn_graph(graph, alignment), device)) {
+    const auto described = cudnn_graph(graph, alignment);
+    if (!described) continue;
+    for (const CudnnDescriptor& config : proposed(*described, device)) {
       if (!keeps_to(engine_of(config), static_cast<DType>(call.dtype), {})) continue;
       auto plan = engine_plan(name_of(config), config, device);
       if (!plan) continue;

@@ -82,14 +82,14 @@ std::vector<std::int64_t> addressed(const OperationGraph& graph) {
   return {used.begin(), used.end()};
 }
 
-CudnnDescriptor cudnn_graph(const OperationGraph& graph, Index alignment) {
+std::optional<CudnnDescriptor> cudnn_graph(const OperationGraph& graph, Index alignment) {
   Descriptors tensors, operations;
   for (const GraphTensor& tensor : graph.tensors)
     tensors.push_back(describe(tensor, static_cast<std::int64_t>(tensors.size()), alignment));
   for (const GraphOperation& operation : graph.operations) operations.push_back(describe(operation, graph, tensors));
-  return CudnnDescriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
-      .set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations)
-      .finalize();
+  CudnnDescriptor all(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  if (!all.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations).try_finalize()) return std::nullopt;
+  return all;
 }
 
 }  // namespace partita::cuda

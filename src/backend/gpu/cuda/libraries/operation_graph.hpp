@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace partita::cuda {
@@ -47,8 +48,9 @@ struct OperationGraph {
 /// Returns the tensors of the graph's operations that have addresses: those that are stored, and numbers.
 std::vector<std::int64_t> addressed(const OperationGraph& graph);
 
-/// Returns the graph as cuDNN takes it. `alignment` are the bytes to which the addresses of stored tensors are aligned.
-/// Throws Error if cuDNN finds that tensors and operations do not fit together.
-CudnnDescriptor cudnn_graph(const OperationGraph& graph, Index alignment);
+/// Returns the graph as cuDNN takes it, or nothing if cuDNN has no support for it. `alignment` are the bytes to which
+/// the addresses of stored tensors are aligned. Throws Error if cuDNN finds that tensors and operations do not fit
+/// together.
+std::optional<CudnnDescriptor> cudnn_graph(const OperationGraph& graph, Index alignment);
 
 }  // namespace partita::cuda
