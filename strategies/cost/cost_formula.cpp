@@ -17,6 +17,7 @@
 #include "strategies/cost/sums_under_way.hpp"
 #include "strategies/cost/worst_ranks.hpp"
 #include "strategies/plan/layer_ops.hpp"
+#include "strategies/schedule/simulation_order.hpp"
 #include "strategies/schedule/single_stage.hpp"
 
 #include <algorithm>
@@ -49,24 +50,25 @@ class CostFormula::Parts {
       : plan_(plan),
         units_(units(machine)),
         graph_(graph_of(plan)),
+        order_(plan.schedule, graph_),
         splits_backward_(splits_backward(plan.schedule)),
         terms_(plan, machine, times, known, examined) {}
 
   StepCost step(const Machine& machine, const Machine& between_stages) const {
     const Priced priced = price(machine, between_stages);
     if (plan_.schedule.stages.size() > 1) {
-      const Simulation simulation = simulate(plan_.schedule, graph_, priced.times);
-      return parts(priced, simulation.makespan, without_transfers(priced, simulation));
+      const Pipeline pipeline = without_transfers(priced);
+      return parts(priced, waits_for_transfers(priced) ? order_.makespan(priced.times) : pipeline.makespan, pipeline);
     }
     const auto [makespan, busy] = run_single_stage(plan_.schedule.stages[0], priced.times);
-    return parts(priced, makespan, {makespan, {busy}});
+    return parts(priced, makespan, Pipeline(makespan, {busy}));
   }
 
   Cost simulated(const Machine& machine) const {
     const Priced priced = price(machine, machine);
     Cost cost;
-    cost.simulation = simulate(plan_.schedule, graph_, priced.times);
-    const Pipeline pipeline = without_transfers(priced, cost.simulation);
+    cost.simulation = order_.simulate(priced.times);
+    const Pipeline pipeline = waits_for_transfers(priced) ? without_transfers(priced) : Pipeline(cost.simulation);
     static_cast<StepCost&>(cost) = parts(priced, cost.simulation.makespan, pipeline);
     cost.bubble_rate = pipeline.bubble_rate;
     cost.samples_per_second = static_cast<double>(plan_.workload.batch) / cost.seconds;
@@ -93,6 +95,10 @@ class CostFormula::Parts {
     double makespan = 0;
     std::vector<double> busy;  // by stage
     double bubble_rate = 0;
+
+    Pipeline(double seconds, std::vector<double> busy_seconds) : makespan(seconds), busy(std::move(busy_seconds)) {}
+    explicit Pipeline(const Simulation& simulation)
+        : makespan(simulation.makespan), busy(simulation.busy), bubble_rate(simulation.bubble_rate()) {}
   };
   struct PricedReplica {
     std::vector<double> transfers;  // seconds by edge
@@ -223,18 +229,17 @@ class CostFormula::Parts {
 
   /// Simulates the schedule as if nothing had to wait for transfers between stages. What it waits for then is the
   /// bubble; what transfers add is no bubble, and more microbatches do not help against it.
-  Pipeline without_transfers(const Priced& priced, const Simulation& simulation) const {
-    const auto all_zero = [](const std::vector<EdgeTimes>& edges) {
-      return std::all_of(edges.begin(), edges.end(),
-                         [](const EdgeTimes& each) { return each.output.seconds == 0 && each.gradient.seconds == 0; });
-    };
-    if (all_zero(priced.times.edges) && all_zero(priced.times.second_edges))
-      return {simulation.makespan, simulation.busy, simulation.bubble_rate()};
+  Pipeline without_transfers(const Priced& priced) const {
     ScheduleTimes times = priced.times;
     times.edges.assign(times.edges.size(), {});
     times.second_edges.clear();
-    const Simulation without = simulate(plan_.schedule, graph_, times);
-    return {without.makespan, without.busy, without.bubble_rate()};
+    return Pipeline(order_.simulate(times));
+  }
+  static bool waits_for_transfers(const Priced& priced) {
+    const auto takes_time = [](const EdgeTimes& each) { return each.output.seconds > 0 || each.gradient.seconds > 0; };
+    const ScheduleTimes& times = priced.times;
+    return std::any_of(times.edges.begin(), times.edges.end(), takes_time) ||
+           std::any_of(times.second_edges.begin(), times.second_edges.end(), takes_time);
   }
 
   /// Returns the cost of a step, with the parts of the stage that is busy longest.
@@ -267,6 +272,7 @@ class CostFormula::Parts {
   const Plan& plan_;
   std::vector<int> units_;  // ranks per unit, by level
   GroupGraph graph_;
+  SimulationOrder order_;
   bool splits_backward_;
   PlanTerms terms_;
   mutable std::once_flag fullest_once_, traffic_once_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/strategies/schedule/generators.hpp"
+#include "strategies/schedule/simulation_order.hpp"
 
 #include <deque>
 #include <memory>
@@ -14,6 +15,9 @@ class ScheduleCache {
   /// Returns with_communication(generate(request), graph, true, places).
   std::shared_ptr<const Schedule> of(const ScheduleRequest& request, const GroupGraph& graph,
                                      const std::vector<std::vector<int>>& places);
+  /// Returns the order in which that schedule is simulated.
+  std::shared_ptr<const SimulationOrder> order_of(const ScheduleRequest& request, const GroupGraph& graph,
+                                                  const std::vector<std::vector<int>>& places);
 
  private:
   struct Made {
@@ -21,7 +25,10 @@ class ScheduleCache {
     GroupGraph graph;
     std::vector<std::vector<int>> places;
     std::shared_ptr<const Schedule> schedule;
+    std::shared_ptr<const SimulationOrder> order;  // null until it is asked for
   };
+  Made& made(const ScheduleRequest& request, const GroupGraph& graph, const std::vector<std::vector<int>>& places);
+
   std::deque<Made> made_;  // most recent first
 };
 

@@ -2,6 +2,7 @@
 // numbers.
 #include "partita/strategies/schedule/generators.hpp"
 #include "partita/strategies/schedule/validate.hpp"
+#include "strategies/schedule/simulation_order.hpp"
 #include "test/support/error_of.hpp"
 
 #include <gtest/gtest.h>
@@ -294,6 +295,23 @@ TEST(Simulator, TheSecondReplicaHasItsOwnTimes) {
   times.second_groups = {{2, 0, 0}, {4, 0, 0}};
   times.second_edges = {{{3}, {3}}};
   EXPECT_EQ(makespan(both, graph, times), 2 + 3 + 4);
+}
+
+TEST(Simulator, AnOrderServesAllTimes) {
+  const GroupTimes slow{3, 5, 4, 1, 2};
+  for (const auto& kind : kinds_for(4)) {
+    const Schedule schedule = generate(request(kind, 4, 6));
+    const GroupGraph graph(schedule.groups());
+    const Schedule whole = with_communication(schedule, graph, true);
+    const SimulationOrder order(whole, graph);
+    for (const double transfer : {0.0, 0.5, 2.0})
+      for (const GroupTimes& stage : {GroupTimes{}, slow}) {
+        const ScheduleTimes times = equal_times(schedule.groups(), schedule.groups() / 4, stage, transfer);
+        const Simulation fresh = simulate(whole, graph, times);
+        EXPECT_EQ(order.makespan(times), fresh.makespan) << kind;
+        EXPECT_EQ(order.simulate(times).critical, fresh.critical) << kind;
+      }
+  }
 }
 
 TEST(Simulator, CriticalPathHasNoSlack) {
