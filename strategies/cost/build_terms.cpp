@@ -385,17 +385,26 @@ RankTerms CostTermBuilder::on_rank(WorkOfRanks& works, const LayerWork& work, in
   return terms;
 }
 
+namespace {
+
+/// Returns the first rank of a grid, and one that is in the middle of each axis.
+std::vector<int> first_and_inner(const Grid& grid, const Machine& machine) {
+  int inner = 0;
+  for (int axis = 0; axis < grid.axes(); ++axis) {
+    const int extent = grid.extent(axis);
+    inner = inner * extent + (extent > 2 ? middle_coordinate(grid, machine, axis) : extent / 2);
+  }
+  return inner == 0 ? std::vector{0} : std::vector{0, inner};
+}
+
+}  // namespace
+
 const std::vector<int>& CostTermBuilder::ranks(int stage, AxisSet every) {
   auto& ranks = ranks_[{stage, every}];
   if (!ranks.empty()) return ranks;
   const Grid& grid = plan_.grids[stage];
-  if (examined_ == Examined::representatives) return ranks = representatives(grid, machine_, every);
-  int inner = 0;
-  for (int axis = 0; axis < grid.axes(); ++axis) {
-    const int extent = grid.extent(axis);
-    inner = inner * extent + (extent > 2 ? middle_coordinate(grid, machine_, axis) : extent / 2);
-  }
-  return ranks = inner == 0 ? std::vector{0} : std::vector{0, inner};
+  return ranks = examined_ == Examined::representatives ? representatives(grid, machine_, every)
+                                                        : first_and_inner(grid, machine_);
 }
 
 std::vector<RankTerms> CostTermBuilder::layer(int index, bool of_remainder, int replica) {
@@ -534,7 +543,9 @@ std::vector<Movement> CostTermBuilder::transfer(const StepOp& sent, int replica)
   std::vector<Movement> all;
   const auto add = [&](const Layout& layout, const StepOp& op) {
     TransferOfRanks ranks(*this, op, replica, layout.grid());
-    for (const int rank : representatives(layout.grid(), machine_))
+    const auto examined = examined_ == Examined::representatives ? representatives(layout.grid(), machine_)
+                                                                 : first_and_inner(layout.grid(), machine_);
+    for (const int rank : examined)
       for (const auto& item : ranks.items(rank)) all.push_back(ranks.movement(item, rank));
   };
   add(back ? boundary.to : boundary.from, sent);

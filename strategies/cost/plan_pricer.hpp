@@ -5,6 +5,12 @@
 
 namespace partita {
 
+/// What the plan of a step does after its microbatches.
+struct StepEndCosts {
+  std::vector<GradReduceCost> sums;  ///< by layer: the gradient sums that it completes
+  std::vector<double> updates;       ///< by group: seconds of the optimizer's update
+};
+
 /// Prices the plans of one model and workload on one machine, one after the other, as estimate() does. Layers that
 /// several plans have in common are priced once.
 class PlanPricer {
@@ -22,6 +28,10 @@ class PlanPricer {
   /// Returns what a layer of the first replica costs for a microbatch of the larger size. `split`: the backward pass is
   /// split into two halves.
   LayerCost layer(const Plan& plan, int index, bool split);
+
+  /// Returns what the ends of a step cost; zeros if the plan does not train.
+  /// @pre The plan has one replica.
+  StepEndCosts step_ends(const Plan& plan);
 
   const Machine& machine() const { return machine_; }
   const KernelTimes& times() const { return times_; }

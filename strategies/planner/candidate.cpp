@@ -118,6 +118,12 @@ double Candidate::pipelined(double work, double longest_stage, const std::vector
          (microbatches - 1) * (std::max(longest_stage, work / stages) / microbatches + between);
 }
 
+double Candidate::passed_both_ways(double work) const {
+  constexpr double share = 2.0 / 3;
+  const double stage = work / stages;
+  return stage + (stages / 2 - 1) * share * stage / microbatches;
+}
+
 bool Candidate::could_be_data(Index samples) const {
   const auto only_samples = [&](std::string_view axis) {
     return std::none_of(pattern_of_layer.begin(), pattern_of_layer.end(),

@@ -27,7 +27,7 @@ struct Candidate {
   std::vector<int> pattern_of_layer{};  ///< by layer: index into `patterns`
   /// by layer and pattern: the layout of a layer that cannot run in the pattern
   std::map<std::pair<std::size_t, int>, LayoutPattern> instead{};
-  double even = 0;  ///< seconds that each stage works if all stages work equally long
+  double both_ways = 0;  ///< estimated seconds of a step if microbatches pass through the stages both ways (Chimera)
 
   /// True if the ranks that share samples split space alone, channels alone, or both about equally.
   bool typical() const;
@@ -36,6 +36,10 @@ struct Candidate {
   /// of the longest stage and the longest transfer. `work` and `longest_stage` are the seconds of all microbatches in a
   /// step.
   double pipelined(double work, double longest_stage, const std::vector<double>& transfers = {}) const;
+  /// Seconds of a step in which half of the microbatches pass through all stages the other way. All stages work equally
+  /// long, and nothing waits for transfers or sums. The stages in the middle wait until a microbatch has passed through
+  /// half of the stages, and at the end others wait for them; weights' gradients, a third of the work, fill that time.
+  double passed_both_ways(double work) const;
   /// Returns true if an axis other than the data axis shards only samples. Then the grid with a longer data axis gives
   /// the same candidate. `samples` is the size of a microbatch.
   bool could_be_data(Index samples) const;

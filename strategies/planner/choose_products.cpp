@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 namespace partita {
 
@@ -158,9 +159,15 @@ class ProductSearch {
   /// Chooses until nothing makes the step faster, so that the strategy found leaves nothing to choose.
   ChosenProducts best(double below) && {
     if (least() >= below) return std::move(chosen_);
+    std::map<int, std::size_t> tried;  // by a kind's first layer: the number of choices at that time
     for (bool again = true; again;) {
       again = false;
-      for (const LayerKind& kind : kinds(plan_, chosen_.strategy)) again = choose(kind) || again;
+      for (const LayerKind& kind : kinds(plan_, chosen_.strategy)) {
+        const auto [at, first] = tried.try_emplace(kind.layers.front(), 0);
+        if (!first && at->second == chosen_.choices.size()) continue;  // nothing has changed since
+        again = choose(kind) || again;
+        at->second = chosen_.choices.size();
+      }
     }
     return std::move(chosen_);
   }

@@ -79,7 +79,6 @@ void GridSearch::search() {
       others;  // splits that wait for an estimate of a typical one
   const auto family = [](const Candidate& c) { return std::tuple(c.stages, c.microbatches, c.shares.data); };
   for (auto& outline : all_outlines(context_, options_, spatial_, collectives)) {
-    layout_costs_.announce(outline.shares, samples_per_rank(outline));
     ++outlines;
     if (outline.typical())
       queue.push(std::move(outline));
@@ -234,7 +233,7 @@ void GridSearch::offer_products() {
         best_.found().empty() ? std::numeric_limits<double>::infinity() : best_.found().front().cost.seconds;
     auto [strategy, choices] = choose_products(context_, each.strategy, limit, best);
     if (choices.empty()) continue;
-    Cost cost = context_.pricer->cost(context_.bind(strategy));
+    Cost cost = context_.price(context_.bind(strategy));
     best_.replace(each.step.seconds, {std::move(strategy), std::move(cost), std::move(choices)});
   }
 }
@@ -291,15 +290,14 @@ void GridSearch::estimate(Candidate& candidate, const CandidateLayoutCosts& cost
       candidate.pipelined(work, parts.longest, transfers) +
       layout_costs_.exposed_comm(costs, pattern_of_layer, backward_share * work / candidate.microbatches) /
           candidate.stages;
-  candidate.even = work / candidate.stages;
+  candidate.both_ways = candidate.passed_both_ways(work);
 }
 
-/// Keeps the candidate if it is among those that would be fastest if their stages worked equally long and without
-/// waiting. Chimera comes near to that, since microbatches pass through its stages both ways. The other estimates, by
-/// which candidates are examined, are of schedules in which they pass one way.
+/// Keeps the candidate if it is among those that would be fastest under chimera. The other estimates, by which
+/// candidates are examined, are of schedules in which microbatches pass one way.
 void GridSearch::note_both_ways(const Candidate& candidate) {
   if (candidate.known != Candidate::Known::layouts || candidate.stages % 2 != 0 || candidate.microbatches == 1) return;
-  const auto sooner = [](const Candidate& a, const Candidate& b) { return a.even < b.even; };
+  const auto sooner = [](const Candidate& a, const Candidate& b) { return a.both_ways < b.both_ways; };
   const auto at = std::upper_bound(both_ways_.begin(), both_ways_.end(), candidate, sooner);
   both_ways_.insert(at, candidate);
   if (std::ssize(both_ways_) > options_.examined) both_ways_.pop_back();
@@ -310,8 +308,8 @@ void GridSearch::offer_both_ways() {
   if (std::count(options_.kinds.begin(), options_.kinds.end(), chimera) == 0) return;
   Offers offers;
   for (const Candidate& each : both_ways_)
-    offers.two_replicas.push_back(
-        {scheduled(each.strategy(context_.model).stages(each.stages), chimera, each), each.shares.data, each.even});
+    offers.two_replicas.push_back({scheduled(each.strategy(context_.model).stages(each.stages), chimera, each),
+                                   each.shares.data, each.both_ways});
   offer(std::move(offers));
 }
 
@@ -334,7 +332,7 @@ void GridSearch::examine(const Candidate& candidate, Offers& offers) {
     add_offer(offers.now, strategy, placed(*single_stage, strategy), data);
   }
   if (candidate.stages % 2 == 0 && std::count(options_.kinds.begin(), options_.kinds.end(), chimera) > 0)
-    offers.two_replicas.push_back({scheduled(staged, chimera, candidate), data, candidate.even});
+    offers.two_replicas.push_back({scheduled(staged, chimera, candidate), data, candidate.both_ways});
 }
 
 /// Places the stages of a strategy with little effort.

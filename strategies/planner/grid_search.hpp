@@ -28,7 +28,7 @@ class GridSearch {
 
  private:
   /// The candidates of one round as strategies to evaluate. Strategies with two replicas take longer to estimate, so
-  /// they are only noted, with the time that they take if all stages work equally long and none waits.
+  /// they are only noted, with the time that they take if all stages work equally long.
   struct Offers {
     std::vector<UnplacedStrategy> now, two_replicas;
     bool empty() const { return now.empty() && two_replicas.empty(); }
@@ -64,7 +64,7 @@ class GridSearch {
   std::string spatial_;  // the dimensions that the axes y and x shard
   LayoutCosts layout_costs_;
   Unfinished unfinished_;
-  std::vector<Candidate> both_ways_;                      // by Candidate::even
+  std::vector<Candidate> both_ways_;                      // by Candidate::both_ways
   std::map<std::pair<int, Shares>, Candidate> channels_;  // by stages and grid: the fastest that may cut channels
   std::map<std::tuple<std::size_t, int, std::string>, Priced> with_channels_;  // the same of strategies
 };

@@ -139,18 +139,9 @@ void LayoutCosts::leave_out(LeftOut pattern) {
 
 const CandidateLayoutCosts& LayoutCosts::costs(const Shares& shares, Index samples) {
   if (const auto found = costs_.find({shares, samples}); found != costs_.end()) return found->second;
-  announce(shares, samples);
-  const BoundPatterns bound = bind_patterns(shares, samples);
-  for (const int data : announced_[{with_short_data(shares), samples}]) {
-    Shares each = shares;
-    each.data = data;
-    costs_.try_emplace({each, samples}, with_data_axis(bound, each));
-  }
-  return costs_.at({shares, samples});
-}
-
-void LayoutCosts::announce(const Shares& shares, Index samples) {
-  announced_[{with_short_data(shares), samples}].insert(shares.data);
+  const auto [bound, fresh] = bound_.try_emplace({with_short_data(shares), samples});
+  if (fresh) bound->second = bind_patterns(shares, samples);
+  return costs_.try_emplace({shares, samples}, with_data_axis(bound->second, shares)).first->second;
 }
 
 void LayoutCosts::add_shortened(BoundPatterns& bound, const Shares& shares) const {

@@ -10,7 +10,6 @@
 
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -44,9 +43,8 @@ class LayoutCosts {
   LayoutCosts(const SearchContext& context, std::string spatial)
       : context_(context), classes_(context.model), spatial_(std::move(spatial)), bucket_(bucket_bytes()) {}
 
-  /// Says that costs() will be asked for these. Grids that differ in the data axis alone are bound together.
-  void announce(const Shares& shares, Index samples);
-  /// Returns the costs for microbatches with at most `samples` samples per rank of the data axis.
+  /// Returns the costs for microbatches with at most `samples` samples per rank of the data axis. Grids that differ in
+  /// the data axis alone are bound once.
   const CandidateLayoutCosts& costs(const Shares& shares, Index samples);
   /// Returns the seconds that a microbatch needs at least for collectives inside layers, e.g. statistics of batch
   /// normalization, if `data` ranks share its samples: those of neighbors that add one element.
@@ -101,8 +99,8 @@ class LayoutCosts {
   std::string spatial_;
   double bucket_;  // estimated bytes of a bucket
   std::map<std::pair<Shares, Index>, CandidateLayoutCosts> costs_;
-  std::map<std::pair<Shares, Index>, std::set<int>> announced_;  // with the shortened data axis: its true extents
-  std::map<int, double> collectives_;                            // by ranks that share the samples
+  std::map<std::pair<Shares, Index>, BoundPatterns> bound_;  // with the shortened data axis
+  std::map<int, double> collectives_;                        // by ranks that share the samples
   std::vector<LeftOut> left_out_;
 };
 

@@ -49,17 +49,18 @@ MemoryLimitedSearch::MemoryLimitedSearch(const SearchContext& context, const Pla
     : context_(context), options_(options), limit_(memory_limit(options, context.machine)) {}
 
 Strategy MemoryLimitedSearch::placed(const Plan& single_stage, const Strategy& strategy, double effort) {
-  const auto within = [&](Index limit) { return partition_stages(single_stage, strategy, context_, limit, effort); };
-  PlacedStages one = within(limit_);
-  return one.held <= limit_ ? std::move(one.strategy) : within(0).strategy;
+  OpenStages stages(single_stage, strategy, context_);
+  PlacedStages one = stages.place(limit_, effort);
+  return one.held <= limit_ ? std::move(one.strategy) : stages.place(0, effort).strategy;
 }
 
 void MemoryLimitedSearch::offer(const UnplacedStrategy& offered) {
   if (!would_keep(kind_of(context_.model, offered.strategy), offered.seconds)) return;
   // Until something exceeds the limit, the first evaluation is the final one, so it is thorough.
-  auto best = within_limit(offered.strategy, limited_ ? quick : thorough);
+  const double effort = limited_ ? quick : thorough;
+  auto best = within_limit(offered.strategy, effort);
   if (!best) {
-    limited_ = true;
+    limited_ = limited_ || !estimated(offered.strategy, effort).too_slow;
     best = fastest_variant(offered);
   }
   if (best) keep(limited_ ? thoroughly(std::move(*best)) : std::move(best->planned));
@@ -79,7 +80,8 @@ void MemoryLimitedSearch::replace(double before, Planned planned) {
 /// Returns the fastest variant that fits the memory limit, among variants with more microbatches, a sharded optimizer,
 /// recomputation, and combinations of these. Returns nothing if even the combination of all does not fit. Where a
 /// variant fits without recomputation, none with it is tried. From then on, more microbatches are tried only as long as
-/// a shorter bubble makes the step faster.
+/// a shorter bubble makes the step faster. What is too slow to be kept is not tried with less memory, which takes
+/// longer still.
 std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant(const UnplacedStrategy& offered) {
   const Strategy& strategy = offered.strategy;
   // Without optimizer state to share, a sharded optimizer only needs more memory.
@@ -90,30 +92,38 @@ std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant
   const bool staged = strategy.stage_count() > 1 || !strategy.groups().empty();
   const auto kept = staged ? std::vector<std::string>() : layers_to_keep(context_.bind(strategy));
   std::map<std::tuple<int, bool, Strategy::OptimizerState>, bool> known;
+  constexpr double never = std::numeric_limits<double>::infinity();
+  double slow = never;  // seconds of the fastest that is too slow to be kept
+  // Returns false if a variant that holds less should be tried.
   const auto consider = [&](int microbatches, bool recompute, Strategy::OptimizerState update) {
     const auto [found, fresh] = known.try_emplace({microbatches, recompute, update});
     if (!fresh) return found->second;
     const Strategy changed = with_microbatches(strategy, microbatches).optimizer_state(update);
-    auto variant = within_limit(recompute ? recomputing(changed, kept) : changed, quick);
-    const bool fits = found->second = variant.has_value();
-    if (fits && (!fastest || variant->planned.cost.seconds < fastest->planned.cost.seconds))
+    const Strategy unplaced = recompute ? recomputing(changed, kept) : changed;
+    auto variant = within_limit(unplaced, quick);
+    const Estimated& one = estimated(unplaced, quick);
+    found->second = variant || one.too_slow;
+    if (one.too_slow) slow = std::min(slow, one.least_seconds);
+    if (variant && (!fastest || variant->planned.cost.seconds < fastest->planned.cost.seconds))
       fastest = std::move(variant);
-    return fits;
+    return found->second;
   };
   const auto either_update = [&](int microbatches, bool recompute) {
-    const bool fits = consider(microbatches, recompute, smaller);
-    if (fits) consider(microbatches, recompute, larger);  // the variant with more memory may be faster
-    return fits;
+    const bool enough = consider(microbatches, recompute, smaller);
+    if (enough) consider(microbatches, recompute, larger);  // the variant with more memory may be faster
+    return enough;
   };
   const int most = most_microbatches(offered);
   if (!consider(most, true, smaller) && !consider(most, false, smaller)) return fastest;
   const Index samples = context_.workload.batch / offered.data;
+  const auto least = [&] { return fastest ? fastest->planned.cost.seconds : slow; };
+  slow = never;
   for (int microbatches = strategy.microbatches(); microbatches <= most;
        microbatches = next_microbatches(microbatches, samples)) {
-    const double before = fastest ? fastest->planned.cost.seconds : std::numeric_limits<double>::infinity();
+    const double before = least();
     if (!either_update(microbatches, false))
       either_update(microbatches, true);
-    else if (fastest->planned.cost.seconds >= before)
+    else if (least() >= before)
       break;
   }
   return fastest;
@@ -136,6 +146,7 @@ int MemoryLimitedSearch::most_microbatches(const UnplacedStrategy& offered) cons
 std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::within_limit(const Strategy& unplaced, double effort) {
   const Estimated& one = estimated(unplaced, effort);
   if (one.cost) return Variant{unplaced, {one.strategy, *one.cost}};
+  if (one.too_slow) return std::nullopt;
   ++unfit_;
   if (!smallest_ || one.held < smallest_->held) smallest_ = one;
   return std::nullopt;
@@ -155,27 +166,37 @@ const MemoryLimitedSearch::Estimated& MemoryLimitedSearch::estimated(const Strat
 }
 
 MemoryLimitedSearch::Estimated MemoryLimitedSearch::estimate(const Strategy& unplaced, double effort) const {
-  std::optional<Plan> plan;
-  FullestRank fullest;
+  const StrategyKind kind = kind_of(context_.model, unplaced);
+  Estimated one;
+  const auto is_slow = [&](double seconds) {
+    one.least_seconds = seconds;
+    return one.too_slow = !would_keep(kind, seconds);
+  };
+  std::optional<Cost> cost;  // of the strategy whose memory was counted last
   const auto held = [&](const Strategy& strategy) {
-    plan = context_.bind_if_it_can(strategy);
+    cost.reset();
+    const std::optional<Plan> plan = context_.bind_if_it_can(strategy);
     if (!plan) return std::numeric_limits<Index>::max();
-    fullest = fullest_rank(*plan);
+    cost = context_.pricer->simulated(*plan);
+    if (is_slow(cost->seconds)) return Index{0};  // no partition that holds less is faster
+    const FullestRank fullest = fullest_rank(*plan);
+    cost->memory = fullest.memory;
+    cost->memory_rank = fullest.rank;
     return fullest.memory.total;
   };
-  Estimated one;
   if (unplaced.stage_count() == 1) {
-    one = {unplaced, held(unplaced), {}};
+    one.strategy = unplaced;
+    one.held = held(unplaced);
   } else {
-    PlacedStages placed =
-        partition_within_limit(bind_single_stage(context_, unplaced), unplaced, context_, limit_, effort, held);
-    one = {std::move(placed.strategy), placed.held, {}};
+    OpenStages stages(bind_single_stage(context_, unplaced), unplaced, context_);
+    if (is_slow(stages.least_seconds())) return one;
+    PlacedStages placed = stages.place(limit_, effort, held);
+    one.strategy = std::move(placed.strategy);
+    one.held = placed.held;
   }
-  if (one.held > limit_) return one;
-  if (fullest.memory.total != one.held) held(one.strategy);  // the last one tried was not the smallest
-  one.cost = context_.pricer->simulated(*plan);
-  one.cost->memory = fullest.memory;
-  one.cost->memory_rank = fullest.rank;
+  if (one.too_slow || one.held > limit_) return one;
+  if (!cost || cost->memory.total != one.held) held(one.strategy);  // the last one tried was not the smallest
+  if (!one.too_slow) one.cost = std::move(cost);
   return one;
 }
 
@@ -213,7 +234,6 @@ bool MemoryLimitedSearch::done(double seconds) const {
 void MemoryLimitedSearch::keep(Planned planned) {
   const StrategyKind kind = kind_of(context_.model, planned.strategy);
   if (!would_keep(kind, planned.cost.seconds)) return;
-  planned.cost = context_.pricer->cost(context_.bind(planned.strategy));
   found_.push_back(std::move(planned));
   kinds_.push_back(kind);
   const auto best = fastest_of_kinds(kinds_found(), options_.best);

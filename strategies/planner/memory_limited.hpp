@@ -79,6 +79,9 @@ class MemoryLimitedSearch {
     Strategy strategy;
     Index held = 0;
     std::optional<Cost> cost;
+    /// a lower bound of the seconds of a step; if it is too slow to be kept, its memory is not known
+    double least_seconds = 0;
+    bool too_slow = false;
   };
   const Estimated& estimated(const Strategy& unplaced, double effort);
   Estimated estimate(const Strategy& unplaced, double effort) const;

@@ -15,6 +15,8 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <string>
 
 namespace partita {
 
@@ -37,7 +39,7 @@ std::optional<Planned> better(const Planned& planned, const SearchContext& conte
   for (const auto& each : layout_alternatives(context, planned.strategy).all) {
     if (each.cost.seconds >= planned.cost.seconds * (1 - least_saving_of_plan)) break;
     if (kind_of(model, each.strategy) != kind) continue;
-    Cost cost = context.pricer->cost(context.bind(each.strategy));
+    Cost cost = context.price(context.bind(each.strategy));
     if (cost.memory.total <= limit) return Planned{with_short_rules(model, each.strategy), std::move(cost)};
   }
   return std::nullopt;
@@ -49,7 +51,7 @@ void move_classes(Planned& planned, const SearchContext& context, Index limit) {
   move_classes(context, planned.strategy, [&](const Strategy& other, const Plan& plan) {
     const double most = planned.cost.seconds * (1 - least_saving_of_plan);
     if (kind_of(context.model, other) != kind || context.pricer->step_at_least(plan).seconds >= most) return false;
-    Cost cost = context.pricer->cost(plan);
+    Cost cost = context.price(plan);
     if (cost.seconds >= most || cost.memory.total > limit) return false;
     planned = {other, std::move(cost), std::move(planned.choices)};
     return true;
@@ -66,21 +68,27 @@ void choose_update(Planned& planned, const SearchContext& context, Index limit) 
   if (!bound) return;
   const Plan& plan = *bound;
   if (context.pricer->step(plan).seconds >= planned.cost.seconds) return;
-  Cost cost = context.pricer->cost(plan);
+  Cost cost = context.price(plan);
   if (cost.memory.total <= limit) planned = {std::move(other), std::move(cost), std::move(planned.choices)};
 }
 
+/// The texts of strategies whose products leave nothing to choose.
+using Settled = std::set<std::string>;
+
 /// Adds the products and layouts of weights that are fastest on the machine. Forgets those whose rule a change of
 /// layouts has taken away.
-void add_products(Planned& planned, const SearchContext& context, Index limit) {
+void add_products(Planned& planned, const SearchContext& context, Index limit, Settled& settled) {
   std::erase_if(planned.choices, [&](const ProductChoice& choice) {
     const LayerRule rule = planned.strategy.rule_of(choice.layers.front());
     return rule.weights != choice.rule.weights || rule.algorithm.has_value() != choice.rule.algorithm.has_value();
   });
+  if (settled.contains(planned.strategy.print())) return;
   auto [strategy, choices] = choose_products(context, planned.strategy, limit);
+  if (!choices.empty()) strategy = with_short_rules(context.model, strategy);
+  settled.insert(strategy.print());
   if (choices.empty()) return;
-  planned.strategy = with_short_rules(context.model, strategy);
-  planned.cost = context.pricer->cost(context.bind(planned.strategy));
+  planned.strategy = std::move(strategy);
+  planned.cost = context.price(context.bind(planned.strategy));
   planned.choices.insert(planned.choices.end(), choices.begin(), choices.end());
   // A later choice may have added an algorithm to the weights of an earlier one.
   for (ProductChoice& choice : planned.choices) choice.rule = planned.strategy.rule_of(choice.layers.front());
@@ -119,7 +127,7 @@ void choose_order(Planned& planned, const SearchContext& context, Index limit) {
       const Plan plan = context.bind(other);
       const double most = planned.cost.seconds * (1 - least_saving_of_plan);
       if (context.pricer->step_at_least(plan).seconds >= most) continue;
-      Cost cost = context.pricer->cost(plan);
+      Cost cost = context.price(plan);
       if (cost.seconds < most && cost.memory.total <= limit)
         planned = {other, std::move(cost), std::move(planned.choices)};
     } catch (const Error&) {  // a layer refuses this order
@@ -129,7 +137,7 @@ void choose_order(Planned& planned, const SearchContext& context, Index limit) {
 
 /// Improves the layouts of groups as long as that helps and there is time, and chooses who updates the weights and how
 /// products run. The result has short rules. Returns false if the time was up.
-bool improve(Planned& planned, const SearchContext& context, Index limit) {
+bool improve(Planned& planned, const SearchContext& context, Index limit, Settled& settled) {
   constexpr int most_rounds = 8;
   planned.strategy = with_short_rules(context.model, planned.strategy);
   choose_update(planned, context, limit);
@@ -141,7 +149,7 @@ bool improve(Planned& planned, const SearchContext& context, Index limit) {
     planned = std::move(*next);
   }
   move_classes(planned, context, limit);
-  add_products(planned, context, limit);
+  add_products(planned, context, limit, settled);
   choose_update(planned, context, limit);  // again: products may leave other weights to update
   return true;
 }
@@ -180,7 +188,7 @@ std::vector<Planned> with_channels(const Planned& found, const SearchContext& co
     strategy.schedule(found.strategy.schedule(), found.strategy.microbatches());
     try {
       Strategy placed = place_stages(context.model, strategy, context.workload, context.machine, context.times, limit);
-      Cost cost = context.pricer->cost(context.bind(placed));
+      Cost cost = context.price(context.bind(placed));
       all.push_back({std::move(placed), std::move(cost)});
     } catch (const Error&) {  // a layer refuses it
     }
@@ -245,13 +253,19 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
     for (auto& each : plain_pipeline(context, options)) found.push_back(std::move(each));
   const bool has_plain = found.size() > searched_apart;
   int improved = 0;
+  Settled settled;
   const auto improve_one = [&](Planned& planned) {
-    if (!improve(planned, context, memory_limit(options, machine))) ++unfinished.not_improved;
+    if (!improve(planned, context, memory_limit(options, machine), settled)) ++unfinished.not_improved;
     if (options.progress)
       options.progress("strategies improved", ++improved, std::max(improved, static_cast<int>(found.size())));
   };
   for (Planned& each : found) improve_one(each);
-  if (has_plain && options.plain_pipeline) options.plain_pipeline(found[searched_apart]);
+  const auto complete = [&](Planned& each) { each.cost = context.pricer->cost(context.bind(each.strategy)); };
+  if (has_plain && options.plain_pipeline) {
+    Planned fastest = found[searched_apart];
+    complete(fastest);
+    options.plain_pipeline(fastest);
+  }
   const auto alike = [&](const Planned& a, const Planned& b) {
     return nearly_equal(a.cost.seconds, b.cost.seconds) && kind_of(model, a.strategy) == kind_of(model, b.strategy);
   };
@@ -277,9 +291,10 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
     if (context.time_is_up())
       ++unfinished.not_improved;
     else
-      add_products(each, context, memory_limit(options, machine));
+      add_products(each, context, memory_limit(options, machine), settled);
   }
   std::stable_sort(best.begin(), best.end(), faster);
+  for (Planned& each : best) complete(each);
   unfinished.not_improved = std::min(unfinished.not_improved, static_cast<int>(best.size()));
   if (options.unfinished && (unfinished.candidates > 0 || unfinished.not_improved > 0)) options.unfinished(unfinished);
   return best;

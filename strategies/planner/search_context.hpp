@@ -6,6 +6,7 @@
 #include "partita/strategies/plan/plan.hpp"
 #include "src/system/clock.hpp"
 #include "strategies/cost/plan_pricer.hpp"
+#include "strategies/cost/worst_ranks.hpp"
 #include "strategies/plan/bind.hpp"
 
 #include <limits>
@@ -36,6 +37,15 @@ struct SearchContext {
     } catch (const Error&) {
       return std::nullopt;
     }
+  }
+
+  /// Returns what a plan costs, without Cost::traffic and Cost::sent, which no choice depends on.
+  Cost price(const Plan& plan) const {
+    Cost cost = pricer->simulated(plan);
+    const FullestRank fullest = fullest_rank(plan);
+    cost.memory = fullest.memory;
+    cost.memory_rank = fullest.rank;
+    return cost;
   }
 
   bool time_is_up() const { return until < std::numeric_limits<double>::infinity() && now() >= until; }

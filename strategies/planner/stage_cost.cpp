@@ -9,7 +9,6 @@
 
 #include "partita/strategies/plan/memory.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
-#include "strategies/cost/piece_cost.hpp"
 #include "strategies/cost/plan_pricer.hpp"
 #include "strategies/cost/representatives.hpp"
 #include "strategies/plan/layer_ops.hpp"
@@ -17,6 +16,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <unordered_map>
 
 namespace partita {
 
@@ -37,10 +37,22 @@ Link farthest_links(const Machine& machine, const Grid& grid, int from, int to) 
   return farthest;
 }
 
-/// Returns what each layer of a plan of one stage costs.
+double all(const GroupTimes& times) { return times.forward + times.backward_data + times.backward_filter; }
+
+/// Returns what each layer of a plan of one stage costs. Layers that share a binding and compute alike are priced once.
 std::vector<LayerCost> layer_costs(const Plan& plan, PlanPricer& pricer, bool split) {
   std::vector<LayerCost> costs;
-  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) costs.push_back(pricer.layer(plan, i, split));
+  std::unordered_multimap<const LayerBinding*, int> priced;
+  for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
+    const LayerPlan& layer = plan.layers[i];
+    const auto [begin, end] = priced.equal_range(layer.binding.get());
+    const auto known = std::find_if(begin, end, [&](const auto& each) {
+      const LayerPlan& other = plan.layers[each.second];
+      return other.recompute == layer.recompute && other.fusion() == layer.fusion();
+    });
+    costs.push_back(known == end ? pricer.layer(plan, i, split) : LayerCost(costs[known->second]));
+    if (known == end) priced.emplace(layer.binding.get(), i);
+  }
   return costs;
 }
 
@@ -71,7 +83,7 @@ StagePartitionCost::StagePartitionCost(const Plan& plan, PlanPricer& pricer, Sch
   add_links(plan, pricer.machine());
   const bool split = splits_backward(schedule_);
   const std::vector<LayerCost> costs = layer_costs(plan, pricer, split);
-  add_layers(plan, PieceCost(plan, pricer.machine(), pricer.times(), split), costs);
+  add_layers(plan, pricer, costs);
   add_outputs(plan);
   add_parted(plan, pricer, costs);
   join_layers();
@@ -119,7 +131,7 @@ void StagePartitionCost::add_outputs(const Plan& plan) {
   }
 }
 
-void StagePartitionCost::add_layers(const Plan& plan, const PieceCost& price, const std::vector<LayerCost>& costs) {
+void StagePartitionCost::add_layers(const Plan& plan, PlanPricer& pricer, const std::vector<LayerCost>& costs) {
   for (auto* sums : {&forward_, &data_, &filter_, &reduce_, &step_}) sums->assign(1, 0);
   kept_ = under_way_ = recomputed_ = {0};
   const bool has_replicas = schedule_.replicas() > 1;
@@ -129,10 +141,11 @@ void StagePartitionCost::add_layers(const Plan& plan, const PieceCost& price, co
     uses.push_back(layer_memory(plan, i, 0));
     weights += uses.back()[MemoryClass::weights];
   }
-  const double update = plan.workload.training && weights > 0 ? price.update(0) / static_cast<double>(weights) : 0;
+  const StepEndCosts ends = pricer.step_ends(plan);
+  const double update = weights > 0 ? ends.updates.front() / static_cast<double>(weights) : 0;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
     const LayerCost& cost = costs[i];
-    const GradReduceCost sums = plan.workload.training ? price.sums(i) : GradReduceCost();
+    const GradReduceCost& sums = ends.sums[i];
     const MemoryUse& use = uses[i];
     const double replicas =  // the replicas' all-reduce: each half of the gradients travels in both directions
         has_replicas ? static_cast<double>(use[MemoryClass::gradients]) / bandwidth_ : 0;
@@ -175,6 +188,7 @@ void StagePartitionCost::add_parted(const Plan& plan, PlanPricer& pricer, const 
     parted_[i] = {more(i - 1), more(i)};
     if (layer.drops >= 0) parted_[i - 1].after = more(i - 1);  // a dropout whose input comes from another stage
   }
+  for (const Parted& each : parted_) least_parted_ = std::min({least_parted_, all(each.before), all(each.after)});
 }
 
 /// Divides the layers into pieces, and keeps of everything by layer what stands where a piece begins.
@@ -208,34 +222,40 @@ void StagePartitionCost::join_layers() {
 }
 
 void StagePartitionCost::count_actions() {
+  static_assert(kept_until_backward_filter == 1, "else backward_data frees a part");
   const auto groups = static_cast<std::size_t>(schedule_.groups());
-  Schedule apart;               // has one stage for each group of each stage
-  std::vector<std::size_t> of;  // by stage of `apart`: its group
+  held_.assign(groups, 0);
   for (const auto& actions : schedule_.stages) {
     actions_ += actions.size();
-    std::map<int, std::vector<Action>> by_group;
-    for (const auto& action : actions) by_group[action.group].push_back(action);
-    auto& counts = counts_.emplace_back();
-    for (auto& each : by_group) {
-      const auto forwards = std::count_if(each.second.begin(), each.second.end(),
-                                          [](const Action& action) { return action.kind == Action::Kind::forward; });
-      if (forwards > 0) counts.push_back({static_cast<std::size_t>(each.first), static_cast<int>(forwards)});
-      of.push_back(static_cast<std::size_t>(each.first));
-      apart.stages.push_back(std::move(each.second));
+    std::vector<int> forwards(groups, 0), now(groups, 0);
+    for (const Action& action : actions) {
+      using enum Action::Kind;
+      const int g = action.group;
+      if (action.kind == forward) {
+        ++forwards[g];
+        held_[g] = std::max(held_[g], ++now[g]);
+      }
+      if (action.kind == backward || action.kind == backward_filter) --now[g];
     }
+    auto& counts = counts_.emplace_back();
+    for (std::size_t g = 0; g < groups; ++g)
+      if (forwards[g] > 0) counts.push_back({g, forwards[g]});
   }
-  held_.assign(groups, 0);
-  const auto peaks = peak_memory(apart, std::vector<GroupMemory>(groups, {1, kept_until_backward_filter, 0}));
-  for (std::size_t i = 0; i < of.size(); ++i) held_[of[i]] = std::max(held_[of[i]], static_cast<int>(peaks[i]));
 }
 
 double StagePartitionCost::boundary_seconds(int piece) const { return boundary_seconds_[piece]; }
 
 double StagePartitionCost::seconds(int first, int end) const {
-  const auto all = [](const GroupTimes& times) { return times.forward + times.backward_data + times.backward_filter; };
   return all(parted_[first].after) + all(parted_[end].before) + difference(forward_, first, end) +
          difference(data_, first, end) + difference(filter_, first, end) +
          (1 - farthest().overlap) * (boundary_seconds(first) + boundary_seconds(end));
+}
+
+/// Groups that begin earlier have more pieces. What crosses their first boundary takes 0 seconds or more.
+double StagePartitionCost::least_seconds(int first, int end) const {
+  constexpr double rounding = 1e-9;
+  return (1 - rounding) * (least_parted_ + all(parted_[end].before) + difference(forward_, first, end) +
+                           difference(data_, first, end) + difference(filter_, first, end));
 }
 
 Index StagePartitionCost::bytes(int group, int first, int end) const {
@@ -260,6 +280,21 @@ Index StagePartitionCost::bytes(const std::vector<int>& ends) const {
 
 Index StagePartitionCost::kept_bytes(const std::vector<int>& ends) const {
   return on_fullest_stage(ends, [this](int, int first, int end) { return difference(kept_, first, end); });
+}
+
+/// Each layer is in one group, and the fullest stage holds at least the mean. Every group is on as many stages.
+Index StagePartitionCost::least_kept_bytes() const {
+  const auto stages = static_cast<Index>(counts_.size());
+  return kept_.back() * schedule_.replicas() / stages;
+}
+
+/// Each layer is in one group, of which some stage runs each microbatch, and the longest stage works at least the mean.
+/// Transfers across the boundaries only add to that, and what they part does so by least_parted_ or more in each group.
+/// Sums and updates are left out: they are estimated, and the bound must hold for the price of the bound plan.
+double StagePartitionCost::least_work() const {
+  const double layers = forward_.back() + data_.back() + filter_.back();
+  const double parted = 2 * groups() * least_parted_;  // on both sides of each
+  return schedule_.microbatches() * (layers + parted) / static_cast<double>(counts_.size());
 }
 
 StagePartitionCost::Groups StagePartitionCost::groups(const std::vector<int>& ends, bool edges) const {
@@ -343,13 +378,12 @@ double StagePartitionCost::work(const std::vector<int>& ends) const {
 
 double StagePartitionCost::makespan(const std::vector<int>& ends) {
   const Groups groups = this->groups(ends, true);
-  const GroupGraph graph(this->groups(), groups.edges);
-  auto& [edges, whole] = run_;
-  if (!whole || edges != groups.edges) {
+  auto& [edges, order] = run_;
+  if (!order || edges != groups.edges) {
     edges = groups.edges;
-    whole = made_.of(request_, graph, places_);
+    order = made_.order_of(request_, GroupGraph(this->groups(), edges), places_);
   }
-  return partita::makespan(*whole, graph, {groups.times, 0, groups.transfers});
+  return order->makespan({groups.times, 0, groups.transfers});
 }
 
 }  // namespace partita

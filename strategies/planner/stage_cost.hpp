@@ -3,12 +3,12 @@
 #include "partita/strategies/cost/estimate.hpp"
 #include "strategies/plan/schedule_cache.hpp"
 
+#include <memory>
 #include <utility>
 #include <vector>
 
 namespace partita {
 
-class PieceCost;
 class PlanPricer;
 
 /// Estimates the cost of stage partitions for a schedule without binding each partition. A partition is given by
@@ -31,6 +31,8 @@ class StagePartitionCost {
   /// Seconds of the pieces from `first` up to `end` (excluded) for one microbatch, forward and backward, including
   /// their sends and receives.
   double seconds(int first, int end) const;
+  /// A lower bound of seconds(first, end), and of all groups up to `end` that begin earlier.
+  double least_seconds(int first, int end) const;
   /// Seconds to transfer everything that crosses a stage boundary before piece `piece`, between the stages that are
   /// farthest apart.
   double boundary_seconds(int piece) const;
@@ -42,6 +44,10 @@ class StagePartitionCost {
   Index bytes(const std::vector<int>& ends) const;
   /// The same of weights, gradients and optimizer state alone.
   Index kept_bytes(const std::vector<int>& ends) const;
+  /// A lower bound of kept_bytes() for all partitions: what the stages hold on average.
+  Index least_kept_bytes() const;
+  /// A lower bound of work() for all partitions: what microbatches take on average over the stages.
+  double least_work() const;
   /// Seconds per step of the stage with the most work: a lower bound for every order of actions.
   double work(const std::vector<int>& ends) const;
   /// Seconds per step: simulates the schedule with its transfers, gradient sums and optimizer updates.
@@ -61,7 +67,7 @@ class StagePartitionCost {
   void add_transfers(const std::vector<int>& ends, Groups& groups, bool edges) const;
   /// Seconds that a stage spends on gradient sums and updates, once per step.
   double after(std::size_t stage, const Groups& groups) const;
-  void add_layers(const Plan& plan, const PieceCost& price, const std::vector<LayerCost>& costs);
+  void add_layers(const Plan& plan, PlanPricer& pricer, const std::vector<LayerCost>& costs);
   void add_links(const Plan& plan, const Machine& machine);
   void add_outputs(const Plan& plan);
   void add_parted(const Plan& plan, PlanPricer& pricer, const std::vector<LayerCost>& costs);
@@ -84,8 +90,8 @@ class StagePartitionCost {
   ScheduleRequest request_;
   ScheduleCache& made_;
   Schedule schedule_;  // forward and backward actions of all groups and microbatches
-  // the edges of the last partition, and the schedule with their communication
-  std::pair<std::vector<std::pair<int, int>>, std::shared_ptr<const Schedule>> run_;
+  // the edges of the last partition, and the schedule with their communication, as it is simulated
+  std::pair<std::vector<std::pair<int, int>>, std::shared_ptr<const SimulationOrder>> run_;
   std::vector<std::vector<int>> places_;
   struct Count {
     std::size_t group = 0;
@@ -108,6 +114,7 @@ class StagePartitionCost {
     GroupTimes before{0, 0, 0}, after{0, 0, 0};
   };
   std::vector<Parted> parted_;            // by piece
+  double least_parted_ = 0;               // parted_ adds no less than this to any group on either side
   std::vector<double> boundary_seconds_;  // by piece: seconds to transfer what crosses a stage boundary before it
   std::vector<Sent> sent_;                // the outputs that another piece reads
 };

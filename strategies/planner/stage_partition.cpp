@@ -18,9 +18,10 @@ namespace {
 PlacedStages place(const SearchContext& context, const Strategy& strategy, Index limit) {
   if (strategy.stage_count() == 1) return {strategy};
   const Plan single_stage = bind_single_stage(context, strategy);
-  if (limit == 0) return partition_stages(single_stage, strategy, context, 0, affordable);
+  OpenStages stages(single_stage, strategy, context);
+  if (limit == 0) return stages.place(0, affordable);
   const auto held = [&](const Strategy& one) { return fullest_rank(context.bind(one)).memory.total; };
-  return partition_within_limit(single_stage, strategy, context, limit, affordable, held);
+  return stages.place(limit, affordable, held);
 }
 
 }  // namespace

@@ -16,10 +16,12 @@ namespace {
 
 constexpr double no_partition = std::numeric_limits<double>::infinity();
 
-/// Returns where groups end in the partition with the least combined cost of its groups. cost(group, first, end) is
-/// `no_partition` for an impossible group. Returns an empty vector if there is no partition.
-template <class Cost, class Combine>
-std::vector<int> best_partition(int pieces, int groups, const Cost& cost, const Combine& combine) {
+/// Returns where groups end in the partition with the least combined cost of its groups; of several, one whose last
+/// groups begin earliest. cost(group, first, end) is `no_partition` for an impossible group, and least(group, first,
+/// end) a lower bound of the costs of the groups up to `end` that begin at `first` or before. Returns an empty vector
+/// if there is no partition.
+template <class Cost, class Least, class Combine>
+std::vector<int> best_partition(int pieces, int groups, const Cost& cost, const Least& least, const Combine& combine) {
   struct Best {
     double cost = no_partition;
     int first = 0;  // first piece of the last group
@@ -30,11 +32,13 @@ std::vector<int> best_partition(int pieces, int groups, const Cost& cost, const 
   of(0, 0).cost = 0;
   for (int g = 1; g <= groups; ++g)
     for (int end = g; end <= pieces - groups + g; ++end)  // each group that follows needs a piece
-      for (int first = g - 1; first < end; ++first) {
-        const double before = of(g - 1, first).cost;
-        if (before >= of(g, end).cost) continue;  // adding a group never reduces the cost
-        if (const double with = combine(before, cost(g - 1, first, end)); with < of(g, end).cost)
-          of(g, end) = {with, first};
+      for (int first = end - 1; first >= g - 1; --first) {
+        Best& here = of(g, end);
+        const double at_least = least(g - 1, first, end), before = of(g - 1, first).cost;
+        if (at_least > here.cost || at_least == no_partition) break;
+        if (before > here.cost || before == no_partition) continue;  // adding a group never reduces the cost
+        if (const double with = combine(before, cost(g - 1, first, end)); with <= here.cost && with < no_partition)
+          here = {with, first};
       }
   std::vector<int> ends;
   if (of(groups, pieces).cost == no_partition) return ends;
@@ -43,18 +47,22 @@ std::vector<int> best_partition(int pieces, int groups, const Cost& cost, const 
   return ends;
 }
 
-/// Returns the partition whose largest group cost is smallest; among equal ones, the one that sends least.
-template <class Cost>
-std::vector<int> even_partition(const StagePartitionCost& price, const Cost& cost) {
+/// Returns the partition whose largest group cost is smallest; among equal ones, the one that sends least. `least` is
+/// as in best_partition().
+template <class Cost, class Least>
+std::vector<int> even_partition(const StagePartitionCost& price, const Cost& cost, const Least& least) {
   const auto ends =
-      best_partition(price.pieces(), price.groups(), cost, [](double a, double b) { return std::max(a, b); });
+      best_partition(price.pieces(), price.groups(), cost, least, [](double a, double b) { return std::max(a, b); });
   double largest = 0;
   for (std::size_t g = 0; g < ends.size(); ++g)
     largest = std::max(largest, cost(static_cast<int>(g), g == 0 ? 0 : ends[g - 1], ends[g]));
   const auto sends = [&](int g, int first, int end) {
     return cost(g, first, end) <= largest ? price.boundary_seconds(end) : no_partition;
   };
-  return ends.empty() ? ends : best_partition(price.pieces(), price.groups(), sends, std::plus<>());
+  const auto sends_at_least = [&](int g, int first, int end) {
+    return least(g, first, end) <= largest ? 0 : no_partition;
+  };
+  return ends.empty() ? ends : best_partition(price.pieces(), price.groups(), sends, sends_at_least, std::plus<>());
 }
 
 /// How good a partition is. Exceeding the memory limit is always worse.
@@ -208,24 +216,6 @@ class BoundarySearch {
   double effort_;  // remaining effort; one unit is about one simulated action
 };
 
-/// StagePartitionCost::seconds, computed once for each range of pieces.
-class GroupSeconds {
- public:
-  explicit GroupSeconds(const StagePartitionCost& price)
-      : ends_(static_cast<std::size_t>(price.pieces()) + 1), known_(ends_ * ends_, no_partition) {
-    for (int first = 0; first < price.pieces(); ++first)
-      for (int end = first + 1; end <= price.pieces(); ++end) known_[place(first, end)] = price.seconds(first, end);
-  }
-  double of(int first, int end) const { return known_[place(first, end)]; }
-
- private:
-  std::size_t place(int first, int end) const {
-    return static_cast<std::size_t>(first) * ends_ + static_cast<std::size_t>(end);
-  }
-  std::size_t ends_;
-  std::vector<double> known_;
-};
-
 /// Returns the strategy with all layers in one stage and one microbatch.
 Strategy in_one_stage(const Strategy& strategy) {
   Strategy alone = strategy;
@@ -249,15 +239,18 @@ FoundPartition search_partition(StagePartitionCost& price, Index limit, double m
   BoundarySearch search(price, limit, effort);
   std::optional<Partition> best = search.of_all(most);
   if (!best) {
-    const GroupSeconds known(price);
+    const auto fits = [&](int g, int first, int end) { return limit == 0 || price.bytes(g, first, end) <= limit; };
     const auto seconds = [&](int g, int first, int end) {
-      return limit == 0 || price.bytes(g, first, end) <= limit ? known.of(first, end) : no_partition;
+      return fits(g, first, end) ? price.seconds(first, end) : no_partition;
+    };
+    const auto least = [&](int g, int first, int end) {
+      return fits(g, first, end) ? price.least_seconds(first, end) : no_partition;
     };
     const auto bytes = [&](int g, int first, int end) { return static_cast<double>(price.bytes(g, first, end)); };
-    const auto even = even_partition(price, seconds);
-    best = search.from(even.empty() ? even_partition(price, bytes) : even);
+    const auto even = even_partition(price, seconds, least);
+    best = search.from(even.empty() ? even_partition(price, bytes, bytes) : even);
     if (best->score.beyond > 0 && !even.empty())
-      if (Partition other = BoundarySearch(price, limit, effort).from(even_partition(price, bytes));
+      if (Partition other = BoundarySearch(price, limit, effort).from(even_partition(price, bytes, bytes));
           other.score.better_than(best->score))
         best = std::move(other);
   }
@@ -276,26 +269,28 @@ Plan bind_single_stage(const SearchContext& context, const Strategy& strategy) {
               *context.bound);
 }
 
-PlacedStages partition_stages(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
-                              Index limit, double effort) {
-  const int microbatches = microbatches_of(strategy, context.workload);
-  std::vector<std::string> names;
-  for (const auto& layer : single_stage.layers) names.push_back(layer.name);
-  StagePartitionCost price(single_stage, *context.pricer, request_of(strategy, strategy.stage_count(), microbatches),
-                           context.bound->schedules);
-  FoundPartition found = search_partition(price, limit, effort, effort);
-  for (int& end : found.ends) end = price.layer_of(end);
-  return {with_ends(strategy, names, found.ends), found.held, found.least};
+OpenStages::OpenStages(const Plan& single_stage, const Strategy& strategy, const SearchContext& context)
+    : strategy_(strategy),
+      price_(single_stage, *context.pricer,
+             request_of(strategy, strategy.stage_count(), microbatches_of(strategy, context.workload)),
+             context.bound->schedules) {
+  for (const auto& layer : single_stage.layers) names_.push_back(layer.name);
 }
 
-PlacedStages partition_within_limit(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
-                                    Index limit, double effort, const std::function<Index(const Strategy&)>& held) {
+PlacedStages OpenStages::place(Index limit, double effort) {
+  FoundPartition found = search_partition(price_, limit, effort, effort);
+  for (int& end : found.ends) end = price_.layer_of(end);
+  return {with_ends(strategy_, names_, found.ends), found.held, found.least};
+}
+
+PlacedStages OpenStages::place(Index limit, double effort, const std::function<Index(const Strategy&)>& held) {
+  if (price_.least_kept_bytes() > limit) return place(limit, 0);
   constexpr int most = 4;  // maximum number of tries
   std::optional<PlacedStages> least;
   Index aim = limit;
   int tries = 0;
   do {
-    PlacedStages next = partition_stages(single_stage, strategy, context, aim, effort);
+    PlacedStages next = place(aim, effort);
     if (next.least > limit) {
       if (!least) least = std::move(next);
       break;

@@ -5,6 +5,8 @@
 #include "strategies/planner/stage_cost.hpp"
 
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace partita {
 
@@ -38,16 +40,29 @@ struct PlacedStages {
   Strategy strategy;
   Index held = 0, least = 0;  ///< as FoundPartition has them
 };
-/// As place_stages_nearest(), for a strategy with several stages whose boundaries are not chosen. `single_stage` comes
-/// from bind_single_stage(). `effort` is the number of actions that the search may simulate. The returned bytes are
-/// counted as in StagePartitionCost, without workspaces and temporary tensors.
-PlacedStages partition_stages(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
-                              Index limit, double effort);
 
-/// As partition_stages(), but the bytes are those that the stages really hold, which `held` returns for a strategy. If
-/// they exceed the limit, the search is repeated a few times with a lower limit. `held` is not asked for a strategy
-/// whose weights, gradients and state alone exceed the limit.
-PlacedStages partition_within_limit(const Plan& single_stage, const Strategy& strategy, const SearchContext& context,
-                                    Index limit, double effort, const std::function<Index(const Strategy&)>& held);
+/// A strategy with several stages whose boundaries are not chosen. Its layers are priced once, for all limits.
+class OpenStages {
+ public:
+  /// `single_stage` comes from bind_single_stage().
+  /// @pre `context` outlives this object.
+  OpenStages(const Plan& single_stage, const Strategy& strategy, const SearchContext& context);
+
+  /// A lower bound of the seconds of a step, wherever the boundaries are and whatever the limit.
+  double least_seconds() const { return price_.least_work(); }
+
+  /// As place_stages_nearest(). `effort` is the number of actions that the search may simulate. The returned bytes are
+  /// counted as in StagePartitionCost, without workspaces and temporary tensors.
+  PlacedStages place(Index limit, double effort);
+  /// The same, but the bytes are those that the stages really hold, which `held` returns for a strategy. If they exceed
+  /// the limit, the search is repeated a few times with a lower limit. `held` is not asked for a strategy whose
+  /// weights, gradients and state alone exceed the limit.
+  PlacedStages place(Index limit, double effort, const std::function<Index(const Strategy&)>& held);
+
+ private:
+  Strategy strategy_;
+  std::vector<std::string> names_;  // of the layers
+  StagePartitionCost price_;
+};
 
 }  // namespace partita

@@ -260,6 +260,24 @@ TEST(StageSearch, WorkBoundsTheMakespan) {
   });
 }
 
+// What is computed without a partition is less than what any partition takes or holds.
+TEST(StageSearch, BoundsHoldForEveryPartition) {
+  for_prices(all_kinds(), [](Priced& priced) {
+    const StagePartitionCost& price = priced.price;
+    double work = std::numeric_limits<double>::infinity();
+    for (const auto& ends : all_partitions(priced)) {
+      work = std::min(work, price.work(ends));
+      EXPECT_LE(price.least_kept_bytes(), price.kept_bytes(ends)) << priced.what;
+    }
+    EXPECT_LE(price.least_work(), work * (1 + rounding)) << priced.what;
+    EXPECT_GT(price.least_work(), 0) << priced.what;
+    for (int end = 1; end <= price.pieces(); ++end)
+      for (int first = end - 1; first >= 0; --first)
+        for (int before = first; before >= 0; --before)
+          EXPECT_LE(price.least_seconds(first, end), price.seconds(before, end)) << priced.what;
+  });
+}
+
 // Without a second stage nothing waits and nothing travels: one stage's step is the sum of its layers and of its
 // update.
 TEST(StageSearch, OneStageTakesWhatItsLayersTake) {

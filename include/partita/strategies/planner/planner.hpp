@@ -65,7 +65,7 @@ struct PlannerOptions {
   /// nothing yet. What is found in limited time depends on the machine that plans.
   double time_limit = 0;
   /// Schedules to try with several stages. chimera takes longer to estimate. It is tried only if it would be among the
-  /// best with stages of equal length and no waiting.
+  /// best with stages of equal length.
   std::vector<ScheduleKind> kinds{ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::chimera};
   /// called after each grid, candidate and strategy: what is counted, e.g. "candidates examined", how many so far, and
   /// how many there will be (of candidates: at the end of this round)
