@@ -160,11 +160,10 @@ TEST(KernelTimes, OtherTypesPhasesAndGradientsAreOtherWork) {
   const auto block = [](bool fused) {
     Model m("block");
     const auto x = m.input("in", {.channels = 4, .length = 8});
-    auto t = m.linear("a", x, {.features = 4, .per_place = true});
-    const auto side = m.dropout("drop", m.linear("b", m.rms_norm("norm", t), {.features = 4, .per_place = true}));
-    t = m.add("add", fused ? t : m.linear("c", t, {.features = 4, .per_place = true}),
-              fused ? side : m.dropout("same", side, {.rate = 0}));
-    m.mean_squared_error("loss", t);
+    const auto a = m.linear("a", x, {.features = 4, .per_place = true});
+    const auto side = m.dropout("drop", m.linear("b", m.rms_norm("norm", a), {.features = 4, .per_place = true}));
+    m.mean_squared_error("loss", m.add("add", fused ? a : m.linear("c", a, {.features = 4, .per_place = true}),
+                                       fused ? side : m.dropout("same", side, {.rate = 0})));
     return m;
   };
   Model together = block(true), apart = block(false);
