@@ -46,7 +46,9 @@ Strategy hybrid() {
 
 void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
   ASSERT_EQ(a.size(), b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], tolerance * std::abs(b[i])) << "step " << i;
+  // The loss is the difference of larger numbers where a model has learned its few samples.
+  for (std::size_t i = 0; i < a.size(); ++i)
+    EXPECT_NEAR(a[i], b[i], tolerance * std::max(std::abs(b[i]), 0.01)) << "step " << i;
 }
 
 TEST(Precision, SingleAgreesToItsRounding) {
