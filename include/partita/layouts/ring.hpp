@@ -22,6 +22,7 @@ struct RingStep {
     queries,  ///< queries of the rank that is helped in the next step
     results,  ///< what was computed of queries in the step before, to the rank that has them
   };
+  /// What a rank sends of a part, and what it receives.
   struct Move {
     std::optional<Transfer> send = std::nullopt, receive = std::nullopt;
   };
