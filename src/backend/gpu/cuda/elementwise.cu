@@ -11,7 +11,8 @@ namespace partita {
   PARTITA_COLUMNS(1, KeepBias<T>, ElementOf<T>) \
   PARTITA_ELEMENTS(AddElements<T, false>)       \
   PARTITA_ELEMENTS(AddElements<T, true>)        \
-  PARTITA_ELEMENTS(DropElements<T>)             \
+  PARTITA_ELEMENTS(DropElements<T, false>)      \
+  PARTITA_ELEMENTS(DropElements<T, true>)       \
   PARTITA_AXPBY(double, T)                      \
   PARTITA_AXPBY(float, T)                       \
   PARTITA_AXPBY(Eigen::bfloat16, T) PARTITA_AXPBY(Eigen::half, T) PARTITA_REDUCE(double, 1, SquareOf<T>, AddTo)
