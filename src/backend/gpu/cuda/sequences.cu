@@ -9,7 +9,8 @@ namespace partita {
   PARTITA_ELEMENTS(NormalizeRows<T>)                                                                             \
   PARTITA_REDUCE(double, 2, RowGradient<T>, KeepRowGradient)                                                     \
   PARTITA_COLUMNS(2, KeepRowWeightGradients<T>, RowWeightGradients<T>)                                           \
-  PARTITA_ELEMENTS(NormalizeRowsBackward<T>)                                                                     \
+  PARTITA_ELEMENTS(NormalizeRowsBackward<T, false>)                                                              \
+  PARTITA_ELEMENTS(NormalizeRowsBackward<T, true>)                                                               \
   PARTITA_ELEMENTS(Embed<T>)                                                                                     \
   PARTITA_EACH(LinkTokens<T>)                                                                                    \
   PARTITA_EACH(AddTokenRows<T>)                                                                                  \
