@@ -18,8 +18,9 @@ TEST(TimeLimit, LeavesTimeForAStepAndASave) {
   EXPECT_FALSE(ends(40)) << "what came before the first step is no step";
   EXPECT_FALSE(ends(50));
   EXPECT_FALSE(ends(60));
-  EXPECT_FALSE(ends(85)) << "a validation came between: 85 + 25 is too late";
-  EXPECT_TRUE(ends(90));
+  EXPECT_FALSE(ends(75)) << "a validation came between";
+  EXPECT_FALSE(ends(84));
+  EXPECT_TRUE(ends(86)) << "another one would end at 101";
 }
 
 TEST(TimeLimit, CountsTheLongestSave) {
