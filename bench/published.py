@@ -90,6 +90,7 @@ def transformers():
     with tempfile.TemporaryDirectory() as folder:
         strategy, result = os.path.join(folder, "strategy.toml"), os.path.join(folder, "explained.json")
 
+        # A block was timed alone. All blocks together, with nothing recomputed, would not fit the memory.
         def explained(model, batch, recomputes, *shape):
             pathlib.Path(strategy).write_text(transformer_strategy(recomputes, *shape), encoding="utf-8")
             subprocess.run([PROGRAM, "explain", "--model", model, "--batch", str(batch), "--dropout", "0.1", "--dtype", "bf16",
