@@ -44,11 +44,11 @@ Strategy hybrid() {
   return strategy;
 }
 
-void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
+/// Losses below `least` are compared as if they were so large.
+void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance, double least = 0) {
   ASSERT_EQ(a.size(), b.size());
-  // The loss is the difference of larger numbers where a model has learned its few samples.
   for (std::size_t i = 0; i < a.size(); ++i)
-    EXPECT_NEAR(a[i], b[i], tolerance * std::max(std::abs(b[i]), 0.01)) << "step " << i;
+    EXPECT_NEAR(a[i], b[i], tolerance * std::max(std::abs(b[i]), least)) << "step " << i;
 }
 
 TEST(Precision, SingleAgreesToItsRounding) {
@@ -115,7 +115,8 @@ TEST(Precision, BothCausalRingsFollowOneRank) {
         };
         const auto exact = of(Strategy(), DType::f64);
         expect_near(of(ring, DType::f64), exact, 1e-12);
-        expect_near(of(ring, DType::bf16), exact, 0.02);
+        // Of 400 places, the loss is 2e-5 after two steps: a difference of scores that bf16 rounds.
+        expect_near(of(ring, DType::bf16), exact, 0.02, 0.01);
       }
   EXPECT_GE(taken[true], 10);
   EXPECT_GE(taken[false], 10);
