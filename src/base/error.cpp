@@ -57,20 +57,21 @@ void broken(std::string_view what, Where where) {
 
 namespace {
 
-/// Levenshtein distance by the usual two-row recurrence.
+/// How many letters to insert, delete or replace, or neighbors to swap, make `b` of `a` (Damerau 1964, by the usual
+/// recurrence over a table of the beginnings of both).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
+  std::vector<std::vector<std::size_t>> of(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  std::iota(of[0].begin(), of[0].end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
+    of[i][0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+      const std::size_t replaced = of[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      of[i][j] = std::min({of[i - 1][j] + 1, of[i][j - 1] + 1, replaced});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        of[i][j] = std::min(of[i][j], of[i - 2][j - 2] + 1);
     }
   }
-  return row[b.size()];
+  return of[a.size()][b.size()];
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/train/kernels/kernel.hpp"
+#include "src/backend/gpu/cuda/libraries/conv_plan.hpp"
 #include "test/support/cases.hpp"
 #include "test/support/h100.hpp"
 
