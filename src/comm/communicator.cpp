@@ -33,9 +33,9 @@ void Request::wait(Stream stream) {
   if (const auto state = std::move(state_)) state->wait(stream);
 }
 
-void Request::progress() {
+bool Request::progress() {
   const Timed timed(Profile::Part::exchange);
-  if (state_) state_->progress();
+  return state_ == nullptr || state_->progress();
 }
 
 void agree_or_throw(Communicator& comm, const std::function<void()>& f) {

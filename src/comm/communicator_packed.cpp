@@ -63,7 +63,10 @@ class PackedExchange : public Request::State {
       at += box.volume() * size_of(to_.dtype());
     }
   }
-  void progress() override { request_.progress(); }
+  bool progress() override {
+    request_.progress();
+    return false;  // what has arrived is unpacked by wait()
+  }
 
  private:
   static bool in_place(const Tensor& tensor, const Box& box) { return !run_of(tensor, box).empty(); }

@@ -42,7 +42,9 @@ class CountingCommunicator : public Communicator {
   bool captures() const override { return inner_->captures(); }
   void launched() override { inner_->launched(); }
   Index shared_bytes() const override { return inner_->shared_bytes(); }
-  Index shared_bytes_of(int ranks) const override { return inner_->shared_bytes_of(ranks); }
+  Index shared_bytes_of(const std::vector<std::vector<int>>& groups) const override {
+    return inner_->shared_bytes_of(groups);
+  }
 
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) override {
     Traffic traffic;

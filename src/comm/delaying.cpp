@@ -18,7 +18,7 @@ class Delayed : public Request::State {
     inner_.wait(stream);
     std::this_thread::sleep_until(arrival_);
   }
-  void progress() override { inner_.progress(); }
+  bool progress() override { return inner_.progress() && Clock::now() >= arrival_; }
 
  private:
   Request inner_;

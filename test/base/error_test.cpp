@@ -33,7 +33,8 @@ TEST(DidYouMean, NamesTheNearest) {
 TEST(DidYouMean, IsSilentWhereNothingIsNear) {
   EXPECT_EQ(did_you_mean("data", std::vector<std::string>{}), "");
   EXPECT_EQ(did_you_mean("--grid", std::vector<std::string>{"--tied", "--kind"}), "") << "dashes are no letters";
-  EXPECT_EQ(did_you_mean("--girt", std::vector<std::string>{"--grid"}), " (did you mean '--grid'?)") << "letters are swapped";
+  EXPECT_EQ(did_you_mean("--girt", std::vector<std::string>{"--grid"}), " (did you mean '--grid'?)")
+      << "letters are swapped";
   EXPECT_EQ(did_you_mean("momentum", std::vector<std::string>{"kernel", "stride"}), "");
 }
 

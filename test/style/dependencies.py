@@ -27,9 +27,10 @@ FOLDERS = {
     "comm": {
         "": [],
         "job": [""],
+        "levels": [""],
         "shared_memory": [""],
         "threads": ["shared_memory", "job"],
-        "mpi": ["shared_memory", "job"],
+        "mpi": ["levels", "shared_memory", "job"],
         "device": ["job"],
     },
     "backend": {"": [], "common": [""], "cpu": ["common"], "gpu": ["common"]},

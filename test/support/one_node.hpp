@@ -68,7 +68,10 @@ class OneNode final : public Communicator {
         add_ ? unpack_add(data, box, to_, stream) : unpack(data, box, to_, stream);
       arriving_.clear();
     }
-    void progress() override { request_.progress(); }
+    bool progress() override {
+      request_.progress();
+      return false;
+    }
 
    private:
     Tensor to_;

@@ -52,7 +52,7 @@ class Request {
    public:
     virtual ~State() = default;
     virtual void wait(Stream stream) = 0;
-    virtual void progress() {}
+    virtual bool progress() { return false; }
   };
 
   Request() = default;
@@ -66,8 +66,8 @@ class Request {
   /// the call waits until the communication is complete. Throws CommunicationError if the communication failed.
   void wait(Stream stream = {});
   /// Advances the communication as far as possible without waiting. Transports without a thread of their own move data
-  /// only while they are called.
-  void progress();
+  /// only while they are called. Returns true if it is complete; false as well if the transport cannot tell.
+  bool progress();
 
  private:
   std::unique_ptr<State> state_;
@@ -105,8 +105,9 @@ class Communicator {
   /// Returns the bytes that this rank holds for the communicator in the memory where its buffers lie: memory that all
   /// ranks share, or room for values that arrive. 0 if it holds none.
   virtual Index shared_bytes() const { return 0; }
-  /// Returns the bytes that this rank would hold if `ranks` of these ranks made a communicator of their own.
-  virtual Index shared_bytes_of(int /*ranks*/) const { return 0; }
+  /// Returns the bytes that this rank would hold if these ranks were split into groups, for the communicator of the
+  /// first group, to which it would belong.
+  virtual Index shared_bytes_of(const std::vector<std::vector<int>>& /*groups*/) const { return 0; }
 
   /// Sends and receives messages between pairs of ranks. Messages of one pair match in the order in which both ranks
   /// list them. A rank sends no message to itself.

@@ -81,8 +81,9 @@ class Landing : public Request::State {
   };
   Landing(std::shared_ptr<Stage> stage, std::vector<Flight> flights)
       : stage_(std::move(stage)), flights_(std::move(flights)) {}
-  void progress() override {
+  bool progress() override {
     for (Flight& flight : flights_) flight.request.progress();
+    return false;  // wait() brings what has arrived to the device
   }
   void wait(Stream stream) override {
     for (Flight& flight : flights_) {

@@ -121,6 +121,8 @@ MpiSession::MpiSession(int& argc, char**& argv) : state_(std::make_unique<State>
   if (initialized == 0) {
     state_->witness = std::make_unique<Witness>();
     spare_shared_memory();
+    // MPICH's sums inside nodes first would depend on where ranks are. Here groups that sum replicas sum them alike.
+    setenv("MPIR_CVAR_ENABLE_SMP_COLLECTIVES", "0", /*overwrite=*/0);
     int level = MPI_THREAD_SINGLE;
     check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
     state_->ours = true;

@@ -6,7 +6,9 @@
 #include "src/comm/sum_of_counts.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <map>
 #include <numeric>
 
 namespace partita {
@@ -69,7 +71,7 @@ class MpiRequest : public Request::State {
   void wait(Stream) override {
     context_->wait(requests_, [this] { return missing(); });
   }
-  void progress() override { context_->progress(requests_); }
+  bool progress() override { return context_->progress(requests_); }
 
   /// Returns a slot for the next MPI request, to or from `peer`; -1: from all ranks.
   MPI_Request* next(int peer = -1) {
@@ -102,20 +104,25 @@ class MpiRequest : public Request::State {
 
 class MpiCommunicator : public Communicator {
  public:
-  /// Takes ownership of `comm`.
-  MpiCommunicator(MPI_Comm comm, std::shared_ptr<MpiContext> context) : comm_(comm), context_(std::move(context)) {
+  /// Takes ownership of `comm`. `groups`: its ranks, and those of the communicators that are made with it, as numbers
+  /// of MPI_COMM_WORLD.
+  MpiCommunicator(MPI_Comm comm, const std::shared_ptr<MpiContext>& context,
+                  const std::vector<std::vector<int>>& groups)
+      : MpiCommunicator(comm, context, sharing(groups, context->nodes())) {}
+  MpiCommunicator(MPI_Comm comm, std::shared_ptr<MpiContext> context, const Sharing& sharing)
+      : comm_(comm), context_(std::move(context)) {
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
     ranks_ = std::make_shared<const WorldRanks>(comm_, rank_, size_);
-    auto [memory, failed] = share_between_processes(comm_, context_->one_node(), context_->shares());
-    if (failed) context_->stop_sharing(size_, rank_ == 0);
-    shared_ = std::move(memory);
-    if (shared_) context_->add(*shared_);
+    if (sharing.memory && size_ > 1) share_memory();
+    if (sharing.levels && context_->by_levels()) make_levels();
   }
   ~MpiCommunicator() override {
     if (shared_) context_->remove(*shared_);
+    if (levels_) context_->remove(*levels_);
     shared_.reset();
+    levels_.reset();
     if (!finalized()) MPI_Comm_free(&comm_);
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
@@ -125,9 +132,16 @@ class MpiCommunicator : public Communicator {
   int size() const override { return size_; }
   bool asynchronous() const override { return !context_->one_node(); }
   bool packs() const override { return !shared_; }
-  Index shared_bytes() const override { return shared_ ? SharedMemory::bytes(size_) : 0; }
-  Index shared_bytes_of(int ranks) const override {
-    return context_->one_node() && context_->shares() ? SharedMemory::bytes(ranks) : 0;
+  Index shared_bytes() const override {
+    return shared_ ? SharedMemory::bytes(size_) : levels_ ? levels_->shared_bytes() : 0;
+  }
+  Index shared_bytes_of(const std::vector<std::vector<int>>& groups) const override {
+    if (!context_->shares()) return 0;
+    const auto [memory, levels] = sharing(in_world(groups), context_->nodes());
+    const auto size = static_cast<int>(groups.front().size());
+    if (memory && size > 1) return SharedMemory::bytes(size);
+    if (!levels || !context_->by_levels()) return 0;
+    return 2 * SharedMemory::bytes(placement(in_world({groups.front()}).front()).on_each());
   }
 
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream) override {
@@ -155,6 +169,7 @@ class MpiCommunicator : public Communicator {
 
   Request all_reduce(void* data, Index count, DType dtype, ReduceOp op, Stream) override {
     if (shared_) return shared_request(shared_->all_reduce(data, count, dtype, op));
+    if (levels_) return levels_->all_reduce(data, count, dtype, op);
     auto request = std::make_unique<MpiRequest>(context_, ranks_);
     for_pieces(count, [&](Index at, int n) {
       void* piece = static_cast<std::byte*>(data) + at * size_of(dtype);
@@ -167,6 +182,7 @@ class MpiCommunicator : public Communicator {
 
   Request all_gather(const void* local, void* all, std::span<const Index> counts, DType dtype, Stream) override {
     if (shared_) return shared_request(shared_->all_gather(local, all, counts, dtype));
+    if (levels_) return levels_->all_gather(local, all, counts, dtype);
     if (sum(counts) > most_mpi_elements) return all_gather_in_pieces(local, all, counts, dtype);
     auto request = std::make_unique<MpiRequest>(context_, ranks_);
     const auto& blocks = request->keep(MpiBlocks(counts));
@@ -179,6 +195,7 @@ class MpiCommunicator : public Communicator {
 
   Request reduce_scatter(const void* all, void* local, std::span<const Index> counts, DType dtype, Stream) override {
     if (shared_) return shared_request(shared_->reduce_scatter(all, local, counts, dtype));
+    if (levels_) return levels_->reduce_scatter(all, local, counts, dtype);
     if (sum(counts) > most_mpi_elements) return reduce_scatter_in_pieces(all, local, counts, dtype);
     auto request = std::make_unique<MpiRequest>(context_, ranks_);
     const auto& blocks = request->keep(MpiBlocks(counts));
@@ -189,6 +206,7 @@ class MpiCommunicator : public Communicator {
   }
 
   Request broadcast(void* data, Index count, DType dtype, int root, Stream) override {
+    if (levels_) return levels_->broadcast(data, count, dtype, root);
     auto request = std::make_unique<MpiRequest>(context_, ranks_);
     for_pieces(count, [&](Index at, int n) {
       void* piece = static_cast<std::byte*>(data) + at * size_of(dtype);
@@ -218,12 +236,59 @@ class MpiCommunicator : public Communicator {
 
   std::shared_ptr<Communicator> split(int color, int key) override {
     const Waits::Scope waiting(context_->waits());
-    MPI_Comm part = MPI_COMM_NULL;
-    check(MPI_Comm_split(comm_, color, key, &part), "MPI_Comm_split");
-    return std::make_shared<MpiCommunicator>(part, context_);
+    const std::array mine{color, key};
+    std::vector<std::array<int, 2>> all(static_cast<std::size_t>(size_));
+    check(MPI_Allgather(mine.data(), 2, MPI_INT, all.data(), 2, MPI_INT, comm_), "MPI_Allgather");
+    std::vector<int> order(all.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return all[a][1] < all[b][1]; });
+    std::map<int, std::vector<int>> by_color;
+    for (const int rank : order) by_color[all[rank][0]].push_back(rank);
+    std::vector<std::vector<int>> groups{by_color.extract(color).mapped()};
+    for (auto& [of_group, ranks] : by_color) groups.push_back(std::move(ranks));
+    return std::make_shared<MpiCommunicator>(part(color, key), context_, in_world(groups));
   }
 
  private:
+  MPI_Comm part(int color, int key) const {
+    MPI_Comm made = MPI_COMM_NULL;
+    check(MPI_Comm_split(comm_, color, key, &made), "MPI_Comm_split");
+    return made;
+  }
+
+  /// Returns groups of ranks of this communicator as numbers of MPI_COMM_WORLD.
+  std::vector<std::vector<int>> in_world(std::vector<std::vector<int>> groups) const {
+    for (auto& group : groups)
+      for (int& rank : group) rank = ranks_->all[rank];
+    return groups;
+  }
+
+  /// Returns the placement of ranks of MPI_COMM_WORLD.
+  Placement placement(const std::vector<int>& ranks) const {
+    std::vector<int> nodes;
+    for (const int rank : ranks) nodes.push_back(context_->nodes()[rank]);
+    return Placement(nodes);
+  }
+
+  void share_memory() {
+    auto [memory, failed] = share_between_processes(comm_, context_->shares());
+    if (failed) context_->stop_sharing(size_, rank_ == 0);
+    shared_ = std::move(memory);
+    if (shared_) context_->add(*shared_);
+  }
+
+  void make_levels() {
+    const Placement here = placement(ranks_->all);
+    const int node = here.node(rank_), place = here.place(rank_);
+    const auto inside = [&] {
+      return std::make_shared<MpiCommunicator>(part(node, place), context_, Sharing{.memory = true, .levels = false});
+    };
+    auto first = inside(), last = inside();
+    auto rail = std::make_shared<MpiCommunicator>(part(place, node), context_, Sharing());
+    levels_ = std::make_shared<Levels>(here, rank_, Levels::Parts{std::move(first), std::move(rail), std::move(last)});
+    context_->add(*levels_);
+  }
+
   Request shared_request(std::shared_ptr<const SharedOperation> operation) const {
     const std::shared_ptr<const std::vector<int>> members(ranks_, &ranks_->all);
     return Request(std::make_unique<SharedRequest<const MpiContext>>(context_, members, shared_, std::move(operation)));
@@ -264,13 +329,18 @@ class MpiCommunicator : public Communicator {
   std::shared_ptr<MpiContext> context_;
   std::shared_ptr<const WorldRanks> ranks_;
   std::shared_ptr<SharedMemory> shared_;
+  std::shared_ptr<Levels> levels_;
   int rank_ = 0, size_ = 1;
 };
 
 }  // namespace
 
 std::shared_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, std::shared_ptr<MpiContext> context) {
-  return std::make_shared<MpiCommunicator>(comm, std::move(context));
+  int rank = 0, size = 0;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  const std::vector<std::vector<int>> groups{WorldRanks(comm, rank, size).all};
+  return std::make_shared<MpiCommunicator>(comm, std::move(context), groups);
 }
 
 }  // namespace partita

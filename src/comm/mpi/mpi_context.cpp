@@ -1,15 +1,32 @@
 #include "src/comm/mpi/mpi_context.hpp"
 
 #include "partita/device/memory.hpp"
+#include "src/base/plain_text.hpp"
 #include "src/comm/job/patience.hpp"
 
 #include <cstdlib>
 
 namespace partita {
 
-bool wants_shared_memory() {
-  const char* text = std::getenv("PARTITA_SHARED_MEMORY");
+bool wants(const char* variable) {
+  const char* text = std::getenv(variable);
   return text == nullptr || std::string_view(text) != "off";
+}
+
+std::vector<int> pretended_nodes(std::vector<int> nodes) {
+  const char* text = std::getenv("PARTITA_NODES");
+  if (text == nullptr) return nodes;
+  std::vector<int> pretended;
+  for (std::string_view left = text;; left.remove_prefix(left.find(',') + 1)) {
+    const auto number = parse_number<int>(left.substr(0, left.find(',')));
+    if (!number) pretended.clear();
+    if (!number) break;
+    pretended.push_back(*number);
+    if (left.find(',') == std::string_view::npos) break;
+  }
+  if (pretended.size() != nodes.size())
+    fail("PARTITA_NODES is '{}'; write the node of each of the {} ranks, as in \"0,0,1,1\"", text, nodes.size());
+  return pretended;
 }
 
 void MpiContext::say_waiting(const std::vector<int>& missing) const { print_waiting(rank_, seconds_, missing); }

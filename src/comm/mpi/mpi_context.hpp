@@ -4,6 +4,7 @@
 #include "src/comm/backoff.hpp"
 #include "src/comm/blocks.hpp"
 #include "src/comm/job/watchdog.hpp"
+#include "src/comm/levels/levels.hpp"
 #include "src/comm/shared_memory/shared_memory.hpp"
 #include "src/system/host.hpp"
 
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace partita {
@@ -36,25 +38,37 @@ inline bool finalized() {
   return flag != 0;
 }
 
-/// What a communicator must know about the node of this rank. Collective: every rank of `world` constructs it.
-struct Node {
-  bool oversubscribed = false;  ///< this node has more ranks than cores that they may use
-  bool whole_world = false;     ///< all ranks are on this node
+/// Returns false if an environment variable is "off".
+bool wants(const char* variable);
 
-  explicit Node(MPI_Comm world) {
+/// Returns the nodes of PARTITA_NODES, by rank, as in "0,0,1,1"; `nodes` if it is not set. Throws Error if it has not
+/// one number for each rank.
+std::vector<int> pretended_nodes(std::vector<int> nodes);
+
+/// What a communicator must know about nodes. Collective: every rank of `world` constructs it.
+struct Nodes {
+  bool oversubscribed = false;  ///< this node has more ranks than cores that they may use
+  std::vector<int> of_rank;     ///< by rank of MPI_COMM_WORLD: a number that the ranks of a node have in common
+
+  explicit Nodes(MPI_Comm world) {
     MPI_Comm node = MPI_COMM_NULL;
     check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
-    int ranks = 0, all = 0;
+    int ranks = 0, all = 0, rank = 0;
     MPI_Comm_size(node, &ranks);
-    MPI_Comm_size(world, &all);
+    MPI_Comm_size(MPI_COMM_WORLD, &all);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     std::vector<std::uint8_t> cores = allowed_core_bits();
     auto bytes = static_cast<int>(cores.size());
     check(MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_INT, MPI_MAX, node), "MPI_Allreduce");
     cores.resize(static_cast<std::size_t>(bytes));
     check(MPI_Allreduce(MPI_IN_PLACE, cores.data(), bytes, MPI_UINT8_T, MPI_BOR, node), "MPI_Allreduce");
+    of_rank.assign(static_cast<std::size_t>(all), -1);
+    of_rank[rank] = rank;
+    check(MPI_Bcast(&of_rank[rank], 1, MPI_INT, 0, node), "MPI_Bcast");  // the number of its first rank
+    check(MPI_Allreduce(MPI_IN_PLACE, of_rank.data(), all, MPI_INT, MPI_MAX, world), "MPI_Allreduce");
     check(MPI_Comm_free(&node), "MPI_Comm_free");
+    of_rank = pretended_nodes(std::move(of_rank));
     oversubscribed = ranks > std::max(count_bits(cores), 1);
-    whole_world = ranks == all;
   }
 };
 
@@ -63,14 +77,11 @@ void combine(void* in, void* inout, int* count, MPI_Datatype*) {
   combine(inout, in, *count, dtype, op);
 }
 
-/// Returns false if the environment variable PARTITA_SHARED_MEMORY is "off".
-bool wants_shared_memory();
-
 /// What all communicators of a process share: the MPI handles of our types and reductions, and how to wait.
 class MpiContext {
  public:
-  explicit MpiContext(MPI_Comm world) : MpiContext(Node(world)) {}
-  explicit MpiContext(const Node& node) : node_{node.oversubscribed}, one_node_(node.whole_world) {
+  explicit MpiContext(MPI_Comm world) : MpiContext(Nodes(world)) {}
+  explicit MpiContext(Nodes nodes) : node_{nodes.oversubscribed}, nodes_(std::move(nodes.of_rank)) {
     check(MPI_Type_contiguous(2, MPI_BYTE, &two_bytes_), "MPI_Type_contiguous");
     check(MPI_Type_commit(&two_bytes_), "MPI_Type_commit");
     create(combine<DType::f64, ReduceOp::max>, f64_max_);
@@ -151,13 +162,16 @@ class MpiContext {
   }
 
   /// Makes progress without waiting.
-  void progress(std::vector<MPI_Request>& requests) const {
+  /// Returns true if the requests are complete.
+  bool progress(std::vector<MPI_Request>& requests) const {
     int done = 0;
     check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), "communication");
     progress();
+    return done != 0;
   }
   void progress() const {
     for (auto* shared : shared_) shared->progress();
+    for (auto* levels : levels_) levels->progress();
   }
 
   /// Returns false if this rank shall not share memory with others.
@@ -169,11 +183,17 @@ class MpiContext {
   Waits& waits() const { return waits_; }
   /// Sets what the rank says about itself when it has waited for long.
   void set_waiting(int rank, int seconds) { rank_ = rank, seconds_ = seconds; }
-  /// Returns true if all ranks of the world share memory.
+  /// The nodes of the ranks of MPI_COMM_WORLD (Nodes::of_rank).
+  const std::vector<int>& nodes() const { return nodes_; }
+  /// Returns true if all ranks of the world are on one node.
   bool one_node() const { return one_node_; }
-  /// Between `add` and `remove`, `progress` advances `shared`.
+  /// Returns false if collectives between nodes shall be MPI's flat ones.
+  bool by_levels() const { return by_levels_; }
+  /// Between `add` and `remove`, `progress` advances them.
   void add(SharedMemory& shared) { shared_.push_back(&shared); }
   void remove(SharedMemory& shared) { std::erase(shared_, &shared); }
+  void add(Levels& levels) { levels_.push_back(&levels); }
+  void remove(Levels& levels) { std::erase(levels_, &levels); }
 
  private:
   static void create(MPI_User_function* function, MPI_Op& op) {
@@ -186,9 +206,11 @@ class MpiContext {
 
   int rank_ = 0, seconds_ = 0;  // for say_waiting
   mutable NodeWait::Memory node_;
-  bool one_node_;
-  bool shares_ = wants_shared_memory();
+  std::vector<int> nodes_;
+  bool one_node_ = std::count(nodes_.begin(), nodes_.end(), nodes_.front()) == std::ssize(nodes_);
+  bool shares_ = wants("PARTITA_SHARED_MEMORY"), by_levels_ = wants("PARTITA_LEVELS");
   std::vector<SharedMemory*> shared_;
+  std::vector<Levels*> levels_;
   MPI_Datatype two_bytes_ = MPI_DATATYPE_NULL;
   MPI_Op f64_max_ = MPI_OP_NULL, f32_max_ = MPI_OP_NULL;
   MPI_Op bf16_sum_ = MPI_OP_NULL, bf16_max_ = MPI_OP_NULL, f16_sum_ = MPI_OP_NULL, f16_max_ = MPI_OP_NULL;

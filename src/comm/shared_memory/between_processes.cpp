@@ -124,23 +124,12 @@ void remove_abandoned_segments(const std::string& folder, std::time_t seconds) {
   }
 }
 
-SharedByProcesses share_between_processes(MPI_Comm comm, bool one_node, bool wanted) {
-  int rank = 0, size = 0;
+SharedByProcesses share_between_processes(MPI_Comm comm, bool wanted) {
+  int rank = 0, size = 0, all_want = wanted ? 1 : 0;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
-  if (size == 1) return {};
-  int all_here = 1, all_want = wanted ? 1 : 0;
-  if (!one_node) {
-    MPI_Comm node = MPI_COMM_NULL;
-    MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-    int on_node = 0;
-    MPI_Comm_size(node, &on_node);
-    MPI_Comm_free(&node);
-    all_here = on_node == size ? 1 : 0;
-  }
-  std::array<int, 2> all{all_here, all_want};
-  MPI_Allreduce(MPI_IN_PLACE, all.data(), 2, MPI_INT, MPI_MIN, comm);
-  if (all[0] == 0 || all[1] == 0) return {};
+  MPI_Allreduce(MPI_IN_PLACE, &all_want, 1, MPI_INT, MPI_MIN, comm);
+  if (all_want == 0) return {};
   auto segments = reserve(comm, SharedMemory::bytes(size));
   if (!segments) return {nullptr, true};
   auto memory = std::make_unique<SharedMemory>(rank, size, std::move(segments));

@@ -20,9 +20,9 @@ struct SharedByProcesses {
   bool failed = false;  ///< there is none because it could not be reserved
 };
 
-/// Reserves memory that the processes of `comm` share. There is none if `comm` has a single rank or ranks on several
-/// nodes, or if a rank passes `wanted` false. `one_node`: it is known that all ranks are on one node. All ranks get the
+/// Reserves memory that the processes of `comm` share. There is none if a rank passes `wanted` false. All ranks get the
 /// same answer. Collective: every rank of `comm` calls it.
-SharedByProcesses share_between_processes(MPI_Comm comm, bool one_node, bool wanted);
+/// @pre `comm` has several ranks, which are on one node.
+SharedByProcesses share_between_processes(MPI_Comm comm, bool wanted);
 
 }  // namespace partita

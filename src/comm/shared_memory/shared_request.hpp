@@ -28,7 +28,10 @@ class SharedRequest : public Request::State {
       return missing;
     });
   }
-  void progress() override { me_->progress(); }
+  bool progress() override {
+    me_->progress();
+    return operation_->done();
+  }
 
  private:
   std::shared_ptr<Rank> me_;

@@ -95,7 +95,9 @@ class ThreadRanks : public Communicator {
   bool asynchronous() const override { return false; }
   bool packs() const override { return !shared_; }
   Index shared_bytes() const override { return SharedMemory::bytes(size()); }
-  Index shared_bytes_of(int ranks) const override { return SharedMemory::bytes(ranks); }
+  Index shared_bytes_of(const std::vector<std::vector<int>>& groups) const override {
+    return SharedMemory::bytes(static_cast<int>(groups.front().size()));
+  }
 
   Request exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream stream) override {
     return threads_->exchange(sends, recvs, stream);

@@ -18,6 +18,16 @@ MemoryPeak holding(const MemoryUse& held) { return {held, held.total()}; }
 
 namespace {
 
+/// Groups of the ranks `first` to `first + count` - 1 that have a number in common. That of `own` comes first.
+template <class NumberOf>
+std::vector<std::vector<int>> groups_by(int first, int count, int own, NumberOf&& number_of) {
+  std::map<int, std::vector<int>> groups;
+  for (int rank = first; rank < first + count; ++rank) groups[number_of(rank)].push_back(rank);
+  std::vector<std::vector<int>> all{groups.extract(number_of(own)).mapped()};
+  for (auto& [number, group] : groups) all.push_back(std::move(group));
+  return all;
+}
+
 /// The bytes that a rank reads of the first microbatch.
 Index batch_bytes(const Plan& plan, int rank) {
   const auto& loss = plan.layers_of(0).back();
@@ -91,14 +101,32 @@ Index RunMemory::shared_bytes(std::span<const DataPass> passes, const Communicat
   add(whole);
   for (const auto& pass : passes)
     each_batch(pass.data->size(), [&](Index batch, Index) { add(plan_of_(batch, pass.training)); });
-  Index bytes = world.shared_bytes_of(world.size());
-  if (whole.grids.size() > 1) bytes += world.shared_bytes_of(grid.size());
-  for (const AxisSet axes : sets) bytes += world.shared_bytes_of(grid.group_size(axes));
-  int pairs = whole.second_replica ? 1 : 0;
-  for (const Bucket& bucket : whole.buckets)
-    if (bucket.other_copy >= 0 && whole.stage_of(bucket.last()) == stage && !whole.holds_both_copies(bucket, stage))
-      ++pairs;
-  return bytes + pairs * world.shared_bytes_of(2);
+  // Of the communicators that StageRanks makes, in its order.
+  const auto of_job = [&](auto&& number_of) {
+    return world.shared_bytes_of(groups_by(0, world.size(), rank, number_of));
+  };
+  const int first = grid.first_rank();
+  Index bytes = of_job([](int) { return 0; });
+  if (whole.grids.size() > 1) bytes += of_job([&](int r) { return whole.stage_of_rank(r); });
+  for (const AxisSet axes : sets)
+    bytes += world.shared_bytes_of(
+        groups_by(first, grid.size(), rank, [&](int r) { return representative_rank(grid, r - first, axes); }));
+  const auto last = static_cast<int>(whole.grids.size()) - 1;
+  if (whole.second_replica)
+    bytes += of_job([&](int r) {
+      const int of_rank = whole.stage_of_rank(r);
+      return whole.grids[std::min(of_rank, last - of_rank)].first_rank() + whole.rank_in_stage(r);
+    });
+  for (const Bucket& bucket : whole.buckets) {
+    if (bucket.other_copy < 0 || whole.stage_of(bucket.last()) != stage || whole.holds_both_copies(bucket, stage))
+      continue;
+    const int other = whole.stage_of(whole.buckets[bucket.other_copy].last());
+    bytes += of_job([&](int r) {
+      const int of_rank = whole.stage_of_rank(r);
+      return of_rank == stage || of_rank == other ? whole.rank_in_stage(r) : whole.ranks();
+    });
+  }
+  return bytes;
 }
 
 MemoryPeak RunMemory::pass_peak(Index samples, bool training, const MemoryUse& held, int rank, bool arrives) const {

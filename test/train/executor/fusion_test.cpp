@@ -65,7 +65,7 @@ std::vector<Strategy> strategies() {
 }
 
 std::vector<Strategy> strategies_of_blocks() {
-  std::vector<Strategy> all(9);
+  std::vector<Strategy> all(12);
   all[1] = Strategy("data=2").layer("*", {.output = "N@data"}).optimizer_state(Strategy::OptimizerState::sharded);
   all[2] = Strategy("y=3").layer("*", {.output = "L@y"});
   all[3] = Strategy("c=2").layer("*", {.output = "C@c"}).layer("norm*", {.output = "L@c"});
@@ -74,6 +74,13 @@ std::vector<Strategy> strategies_of_blocks() {
   all[6] = Strategy("data=4 y=2").layer("*", {.output = "N@data L@y"});  // empty blocks
   all[7] = Strategy().group({"in", "norm1"}).group({"up1", "loss"}).schedule(ScheduleKind::one_f_one_b, 3);
   all[8] = Strategy().group({"in", "up2"}).group({"down2", "loss"}).schedule("zb-h1", 4);
+  all[9] = all[8];
+  all[9].schedule("chimera", 4);
+  for (const int i : {10, 11}) {
+    for (const auto& [first, last] : {std::pair{"in", "norm1"}, {"up1", "up2"}, {"down2", "add2"}, {"up3", "loss"}})
+      all[i].group({first, last});
+    all[i].schedule(i == 10 ? "interleaved" : "zb-v", 4);
+  }
   return all;
 }
 

@@ -39,6 +39,7 @@ struct Result {
   Tensor scores;
   std::vector<Tensor> gradients;
   double loss = 0;
+  bool balanced = false;  // attention runs in a balanced ring
 };
 
 /// Runs a model, in which place `place` of sample `sample` is that of place_of(sample, place), {document, place}, or of
@@ -74,6 +75,8 @@ Result run(const Model& model, const Strategy& strategy, Communicator& comm, Ind
   result.scores = executor.output(scores);
   for (std::size_t i = 0; i < model.layers().size(); ++i)
     for (const Tensor& dw : TrainerParts::parameters(trainer).layer(i).gradient) result.gradients.push_back(dw);
+  for (const LayerPlan& layer : executor.plan().layers)
+    result.balanced = result.balanced || (layer->at.ring && layer->at.ring->balanced);
   return result;
 }
 
@@ -100,6 +103,8 @@ void expect_as_alone(const std::vector<Document>& documents, Index samples, Inde
   run_threads(strategy.grid().size(), [&](Communicator& comm) {
     const Result packed = run(model_of(length, attention, true), strategy, comm, samples, place_of);
     EXPECT_NEAR(packed.loss, loss / places, 1e-13);
+    EXPECT_EQ(packed.balanced, attention.causal && attention.groups == attention.heads && strategy.grid().size() >= 4 &&
+                                   strategy.rule_of("attention").algorithm == "ring");
     const Box& box = packed.scores.box();
     for (Index n = box[0].lo; n < box[0].hi; ++n)
       for (Index l = box[2].lo; l < box[2].hi; ++l)

@@ -328,9 +328,9 @@ void print_use_of_cudnn(const Plan& plan, const std::string& properties, const E
         print_bytes(card.workspace), limited, print_bytes(most), which);
 }
 
-/// Returns what decides whether cuDNN may compute the attention of a layer; none of another layer, and none of whole
-/// attention, which consists of products.
-std::optional<AttentionTraits> attention_traits(const LayerPlan& layer, const Workload& workload) {
+/// Returns what decides whether cuDNN may compute the attention of a layer, in a pass that `adds` to results; none of
+/// another layer, and none of whole attention, which consists of products.
+std::optional<AttentionTraits> attention_traits(const LayerPlan& layer, const Workload& workload, bool adds) {
   if (layer.op->kind() != "attention") return std::nullopt;
   const auto& op = static_cast<const AttentionOperator&>(*layer.op);
   if (op.whole()) return std::nullopt;
@@ -338,7 +338,7 @@ std::optional<AttentionTraits> attention_traits(const LayerPlan& layer, const Wo
                          .results = workload.dtype,
                          .segments = op.inputs() == 2,
                          .drops = workload.training && op.dropout() > 0,
-                         .adds = layer->at.ring.has_value(),
+                         .adds = adds,
                          .dim = op.heads(layer->input_shapes[0]).dim};
 }
 
@@ -347,13 +347,18 @@ void print_attention_of_cudnn(const Plan& plan, const ExplainOptions& options) {
   int all = 0, left = 0;
   for (const auto& layer : plan.layers) {
     if (plan.stage_running(layer.group) != plan.stage_of_rank(options.rank)) continue;
-    const auto traits = attention_traits(layer, plan.workload);
-    if (!traits) continue;
+    const auto steps = layer->at.ring ? layer->at.ring->steps(options.rank) : std::vector<RingStep>();
+    const auto forward = attention_traits(layer, plan.workload, adds_results(steps));
+    if (!forward) continue;
     ++all;
-    const std::string_view reason = why_not_fused(*traits);
+    // A rank whose queries meet its own keys alone adds in backward, to the gradients of these keys.
+    const auto backward = attention_traits(layer, plan.workload, steps.size() > 1);
+    const bool in_forward = !why_not_fused(*forward).empty();
+    const std::string_view reason = why_not_fused(plan.workload.training ? *backward : *forward);
     if (reason.empty()) continue;
     ++left;
-    fmt::print("a kernel of Partita computes {}, since {}\n", layer.name, reason);
+    fmt::print("a kernel of Partita computes {}{}, since {}\n", in_forward ? "" : "the backward of ", layer.name,
+               reason);
   }
   if (all > 0)
     fmt::print("cuDNN is asked for the attention of {} of {} on rank {}\n", all - left, counted(all, "layer"),
