@@ -336,5 +336,16 @@ def keeping():
     ended("--keep 0", train("--keep", "0"), 2, "--keep 0: it must be 1")
 
 
+def apart():
+    """Ranks that share no folder: rank 0 writes what they have."""
+    words = [partita.path, *map(str, options("--width", 1, "--steps", 3, "--save", "apart.h5"))]
+    for folder in ("here", "there"):
+        os.mkdir(folder)
+    ran = run(partita.launcher, "-wdir", "here", "-n", 1, *words, ":", "-wdir", "there", "-n", 1, *words)
+    train("--width", 1, "--steps", 3, "--save", "apart.h5", ranks=2)
+    check("the file is the same", content("here/apart.h5") == content("apart.h5"), ran)
+    check("it is where rank 0 is", os.listdir("there") == [], os.listdir("there"))
+
+
 run_parts(resume_with_every_decay, not_finite, f16, overwriting, what_stops_a_save, rates, epochs_and_numbers, signals,
-          in_time, keeping, saving_every_some_steps, fine_tuning, full_output)
+          in_time, keeping, apart, saving_every_some_steps, fine_tuning, full_output)

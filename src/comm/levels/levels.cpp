@@ -17,6 +17,18 @@ std::vector<Index> even_counts(Index count, int parts) {
   return counts;
 }
 
+/// Sets a flag in its scope.
+class Mark {
+ public:
+  explicit Mark(bool& flag) : flag_(flag) { flag = true; }
+  ~Mark() { flag_ = false; }
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+
+ private:
+  bool& flag_;
+};
+
 std::vector<Index> in_order(std::span<const int> order, std::span<const Index> counts) {
   std::vector<Index> ordered;
   for (const int rank : order) ordered.push_back(counts[rank]);
@@ -138,25 +150,18 @@ bool Levels::advance(std::size_t number) {
 
 void Levels::progress() {
   if (advancing_) return;  // a step of this rank asks for progress
-  advancing_ = true;
-  try {
-    for (std::size_t i = 0; i < under_way_.size(); ++i)
-      while (advance(i)) continue;
-    while (!under_way_.empty() && under_way_.front()->done) under_way_.pop_front();
-  } catch (...) {
-    advancing_ = false;
-    throw;
-  }
-  advancing_ = false;
+  const Mark mark(advancing_);
+  for (std::size_t i = 0; i < under_way_.size(); ++i)
+    while (advance(i)) continue;
+  while (!under_way_.empty() && under_way_.front()->done) under_way_.pop_front();
 }
 
 void Levels::wait(const Operation& operation) {
   for (progress(); !operation.done; progress()) {
     // An operation that waits for no other one: it has a step under way.
     const auto front = under_way_.front();
-    front->waits = true;
+    const Mark mark(front->waits);
     front->request.wait();
-    front->waits = false;
   }
 }
 

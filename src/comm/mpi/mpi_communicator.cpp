@@ -104,11 +104,7 @@ class MpiRequest : public Request::State {
 
 class MpiCommunicator : public Communicator {
  public:
-  /// Takes ownership of `comm`. `groups`: its ranks, and those of the communicators that are made with it, as numbers
-  /// of MPI_COMM_WORLD.
-  MpiCommunicator(MPI_Comm comm, const std::shared_ptr<MpiContext>& context,
-                  const std::vector<std::vector<int>>& groups)
-      : MpiCommunicator(comm, context, sharing(groups, context->nodes())) {}
+  /// Takes ownership of `comm`. `sharing`: what its ranks do if they get the memory for it.
   MpiCommunicator(MPI_Comm comm, std::shared_ptr<MpiContext> context, const Sharing& sharing)
       : comm_(comm), context_(std::move(context)) {
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -119,10 +115,7 @@ class MpiCommunicator : public Communicator {
     if (sharing.levels && context_->by_levels()) make_levels();
   }
   ~MpiCommunicator() override {
-    if (shared_) context_->remove(*shared_);
-    if (levels_) context_->remove(*levels_);
-    shared_.reset();
-    levels_.reset();
+    leave_to_mpi();
     if (!finalized()) MPI_Comm_free(&comm_);
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
@@ -236,9 +229,11 @@ class MpiCommunicator : public Communicator {
 
   std::shared_ptr<Communicator> split(int color, int key) override {
     const Waits::Scope waiting(context_->waits());
-    const std::array mine{color, key};
-    std::vector<std::array<int, 2>> all(static_cast<std::size_t>(size_));
-    check(MPI_Allgather(mine.data(), 2, MPI_INT, all.data(), 2, MPI_INT, comm_), "MPI_Allgather");
+    const std::array mine{color, key, context_->shares() ? 1 : 0};
+    std::vector<std::array<int, 3>> all(static_cast<std::size_t>(size_));
+    std::vector<MPI_Request> request(1, MPI_REQUEST_NULL);  // a rank may first wait for a sum that this one advances
+    check(MPI_Iallgather(mine.data(), 3, MPI_INT, all.data(), 3, MPI_INT, comm_, request.data()), "MPI_Iallgather");
+    context_->wait(request, [this] { return ranks_->others; });
     std::vector<int> order(all.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return all[a][1] < all[b][1]; });
@@ -246,10 +241,35 @@ class MpiCommunicator : public Communicator {
     for (const int rank : order) by_color[all[rank][0]].push_back(rank);
     std::vector<std::vector<int>> groups{by_color.extract(color).mapped()};
     for (auto& [of_group, ranks] : by_color) groups.push_back(std::move(ranks));
-    return std::make_shared<MpiCommunicator>(part(color, key), context_, in_world(groups));
+    Sharing wanted = sharing(in_world(groups), context_->nodes());
+    wanted.memory = wanted.memory && std::all_of(all.begin(), all.end(), [](const auto& rank) { return rank[2] == 1; });
+    auto made = std::make_shared<MpiCommunicator>(part(color, key), context_, wanted);
+    // Groups that may sum the same must do it alike.
+    if (count(made->has(wanted)) < size_) made->leave_to_mpi();
+    return made;
   }
 
  private:
+  /// True if the ranks have got what they wanted to share.
+  bool has(const Sharing& wanted) const {
+    return (!wanted.memory || size_ == 1 || shared_) && (!wanted.levels || !context_->by_levels() || levels_);
+  }
+
+  /// Counts the ranks for which `mine` is true. Collective.
+  int count(bool mine) const {
+    int ranks = mine ? 1 : 0;
+    check(MPI_Allreduce(MPI_IN_PLACE, &ranks, 1, MPI_INT, MPI_SUM, comm_), "MPI_Allreduce");
+    return ranks;
+  }
+
+  /// Gives up shared memory and levels, since groups that may sum the same have neither.
+  void leave_to_mpi() {
+    if (shared_) context_->remove(*shared_);
+    if (levels_) context_->remove(*levels_);
+    shared_.reset();
+    levels_.reset();
+  }
+
   MPI_Comm part(int color, int key) const {
     MPI_Comm made = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, color, key, &made), "MPI_Comm_split");
@@ -284,6 +304,8 @@ class MpiCommunicator : public Communicator {
       return std::make_shared<MpiCommunicator>(part(node, place), context_, Sharing{.memory = true, .levels = false});
     };
     auto first = inside(), last = inside();
+    if (const int sharing = count(first->shared_ && last->shared_); sharing != 0 && sharing != size_)
+      return;  // some nodes would sum in another order
     auto rail = std::make_shared<MpiCommunicator>(part(place, node), context_, Sharing());
     levels_ = std::make_shared<Levels>(here, rank_, Levels::Parts{std::move(first), std::move(rail), std::move(last)});
     context_->add(*levels_);
@@ -340,7 +362,8 @@ std::shared_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, std::shared_p
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
   const std::vector<std::vector<int>> groups{WorldRanks(comm, rank, size).all};
-  return std::make_shared<MpiCommunicator>(comm, std::move(context), groups);
+  const Sharing shared = sharing(groups, context->nodes());
+  return std::make_shared<MpiCommunicator>(comm, std::move(context), shared);
 }
 
 }  // namespace partita

@@ -170,8 +170,16 @@ class MpiContext {
     return done != 0;
   }
   void progress() const {
-    for (auto* shared : shared_) shared->progress();
-    for (auto* levels : levels_) levels->progress();
+    if (progressing_) return;  // a step of levels asks for progress
+    progressing_ = true;
+    try {
+      for (auto* shared : shared_) shared->progress();
+      for (auto* levels : levels_) levels->progress();
+    } catch (...) {
+      progressing_ = false;
+      throw;
+    }
+    progressing_ = false;
   }
 
   /// Returns false if this rank shall not share memory with others.
@@ -211,6 +219,7 @@ class MpiContext {
   bool shares_ = wants("PARTITA_SHARED_MEMORY"), by_levels_ = wants("PARTITA_LEVELS");
   std::vector<SharedMemory*> shared_;
   std::vector<Levels*> levels_;
+  mutable bool progressing_ = false;
   MPI_Datatype two_bytes_ = MPI_DATATYPE_NULL;
   MPI_Op f64_max_ = MPI_OP_NULL, f32_max_ = MPI_OP_NULL;
   MPI_Op bf16_sum_ = MPI_OP_NULL, bf16_max_ = MPI_OP_NULL, f16_sum_ = MPI_OP_NULL, f16_max_ = MPI_OP_NULL;

@@ -4,15 +4,20 @@
 #include "src/system/open_locked.hpp"
 #include "src/system/seekable.hpp"
 #include "src/train/checkpoint/logical_order.hpp"
+#include "src/train/checkpoint/written_rows.hpp"
 #include "src/train/files/hdf5.hpp"
 #include "src/train/files/long_work.hpp"
 #include "src/train/files/output_file.hpp"
+
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <array>
 #include <future>
 #include <optional>
+#include <random>
 #include <set>
+#include <span>
 
 namespace partita {
 
@@ -49,39 +54,44 @@ hid_t native(DType dtype) {
   return dtype == DType::i32 ? H5T_NATIVE_INT32 : H5T_NATIVE_FLOAT;
 }
 
-/// Returns true for the rank of the grid that sends its box to the file: the lowest rank that owns this box.
-bool sends(const Layout& layout, int rank) {
-  for (int axis = 0; axis < layout.grid().axes(); ++axis)
-    if ((layout.replicated() >> axis & 1U) != 0 && layout.grid().coordinate(rank, axis) != 0) return false;
-  return !layout.owned(rank).empty();
+/// The part of a tensor that a rank writes.
+struct Rows {
+  std::optional<Tensor> tensor;  // in the memory of the CPU
+  off_t before = 0;              // bytes of the file that come before them, from the tensor's first element on
+};
+
+off_t bytes_before(const Box& rows, DType dtype) {
+  return rows.dims() == 0 ? 0 : rows[0].lo * (rows.volume() / rows.extent(0)) * size_of(stored(dtype));
 }
 
-/// Returns the whole tensor on rank 0 of the world, and an empty tensor on other ranks.
-Tensor collect(const DistTensor& tensor, Communicator& world) {
+/// Returns rows with room for their elements, beside a tensor.
+Rows make_rows(const DistTensor& tensor, const Box& box) {
+  const Tensor& local = tensor.local;
+  return {local.device().host() ? local.like(box, MemoryClass::workspace, Fill::none)
+                                : Tensor(local.dtype(), local.names(), box),
+          bytes_before(box, local.dtype())};
+}
+
+/// Returns the rows of a tensor that this rank writes. Collective: every rank of `world` calls it.
+Rows exchange_rows(const DistTensor& tensor, Communicator& world) {
   const Layout& layout = tensor.layout;
+  const int first = layout.grid().first_rank(), inside = world.rank() - first;
   const Tensor local = on_host(tensor.local, tensor.local.stream());
-  std::vector<Send> out;
-  std::vector<Recv> in;
-  std::vector<Tensor> boxes;
-  const auto bytes = [](const Tensor& box) { return std::span(box.data(), static_cast<std::size_t>(box.bytes())); };
-  for (int inside = 0; inside < layout.grid().size(); ++inside) {
-    const int rank = layout.grid().first_rank() + inside;
-    if (rank == 0 || (world.rank() != 0 && world.rank() != rank) || !sends(layout, inside)) continue;
-    if (world.rank() == rank) {
-      out.push_back({0, bytes(local)});
-    } else {
-      boxes.push_back(local.like(layout.owned(inside), MemoryClass::workspace));
-      in.push_back({rank, bytes(boxes.back())});
-    }
+  RowsExchange plan;
+  if (inside >= 0 && inside < layout.grid().size())
+    plan = rows_exchange(layout, inside, size_of(stored(local.dtype())));
+  auto& [sends, recvs, locals] = plan.transfer;
+  for (auto* transfers : {&sends, &recvs})
+    for (Transfer& transfer : *transfers) transfer.peer += first;
+  Rows rows;
+  if (plan.rows && *plan.rows == local.box()) {
+    rows = {local, bytes_before(*plan.rows, local.dtype())};
+  } else if (plan.rows) {
+    rows = make_rows(tensor, *plan.rows);
+    copy_box(local, *rows.tensor, intersect(local.box(), *plan.rows), {});
   }
-  world.exchange(out, in, {}).wait();
-  const Box all(layout.shape());
-  if (world.rank() != 0) return {};
-  if (local.box() == all) return local;
-  boxes.push_back(local);
-  Tensor whole = local.like(all, MemoryClass::workspace);
-  for (const auto& box : boxes) copy_box(box, whole, box.box(), {});
-  return whole;
+  world.exchange_boxes({local, sends, rows.tensor ? *rows.tensor : local, recvs}, {}).wait();
+  return rows;
 }
 
 /// A checkpoint that is being written.
@@ -104,17 +114,20 @@ class Writer {
     });
   }
 
-  void write(const NamedTensor& named, const Tensor& whole) {
+  /// Makes the array of a tensor. Returns where its elements are in the file.
+  off_t place(const NamedTensor& named) {
     const Session session;
-    hdf5::explained(in("cannot write tensor '" + named.name + "'"), [&] {
-      const Handle data = file_.create_data(named.name, native(whole.dtype()), hdf5::dense_space(whole.box()));
-      hdf5::write_text(data, "dimensions", std::string(whole.names()));
+    return hdf5::explained(in("cannot write tensor '" + named.name + "'"), [&] {
+      const DType dtype = named.tensor.local.dtype();
+      const Box all(named.tensor.layout.shape());
+      const Handle data = file_.create_data(named.name, native(dtype), hdf5::dense_space(all));
+      hdf5::write_text(data, "dimensions", std::string(named.tensor.local.names()));
       hdf5::write_text(data, "layout", named.tensor.layout.print());
-      hdf5::write_text(data, "dtype", std::string(name(whole.dtype())));
-      std::vector<std::byte> room;
-      file_.write(data, to_logical(whole, room));
+      hdf5::write_text(data, "dtype", std::string(name(dtype)));
+      return file_.place(data, all.volume() * size_of(stored(dtype)));
     });
   }
+  hdf5::OutputFile& file() { return file_; }
 
   /// Throws Error if the path is where a file is mounted, as containers do: no other can take its place.
   void check_place() const {
@@ -139,6 +152,120 @@ class Writer {
 
   std::string path_;
   hdf5::OutputFile file_;
+};
+
+/// The file of a checkpoint, into which all ranks write elements at once. Ranks that do not find it, since they share
+/// no folder with rank 0, send it what they would write.
+class SharedFile {
+ public:
+  /// `made`: on rank 0 the file, else null. Collective: every rank of `world` calls this and the functions below.
+  SharedFile(const std::string& path, hdf5::OutputFile* made, Communicator& world)
+      : path_(path), made_(made), world_(world) {
+    // Rank 0 writes a number at the start, where the structures of HDF5 come later: whoever reads it has the same file.
+    std::array<std::int32_t, 2> drawn{};
+    agree_or_throw(world, [&] {
+      if (made_ == nullptr) return;
+      std::random_device random;
+      for (auto& half : drawn) half = static_cast<std::int32_t>(random() >> 1U);
+      hdf5::explained(in("cannot write '" + made_->partial() + "'"), [&] {
+        write_all(made_->disk(), std::as_bytes(std::span(drawn)), 0);
+        hdf5::synchronize(made_->disk());
+      });
+    });
+    world.broadcast(drawn.data(), 2, DType::i32, 0, {}).wait();
+    if (made_ == nullptr && !opens(drawn)) own_.reset();
+    std::int32_t apart = made_ != nullptr || own_ ? 0 : 1;
+    world.all_reduce(&apart, 1, DType::i32, ReduceOp::max, {}).wait();
+    apart_ = apart != 0;
+  }
+
+  /// Writes this rank's rows of a tensor, whose elements begin at byte `place`.
+  void write(const NamedTensor& named, off_t place, const Rows& rows) {
+    if (!apart_) return write_here(named, place, rows);
+    const Layout& layout = named.tensor.layout;
+    for (int inside = 0; inside < layout.grid().size(); ++inside)
+      if (written_rows(layout, inside, size_of(stored(named.tensor.local.dtype()))))
+        write_here(named, place, bring(named.tensor, inside, rows));
+  }
+
+  /// Makes what this rank has written durable, and gives rank 0 the checksums of all.
+  void finish() {
+    agree_on_long_work(world_, [&] {
+      if (own_) hdf5::explained(in("cannot finish '" + partial() + "'"), [&] { hdf5::synchronize(*own_); });
+    });
+    using Array = Checksums::Array;
+    const std::vector<double> counts = gather_numbers(world_, made_ != nullptr ? 0.0 : std::ssize(sums_.arrays()));
+    std::vector<std::vector<Array>> all(made_ != nullptr ? counts.size() : 0);
+    std::vector<Recv> in;
+    std::vector<Send> out;
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      all[r].resize(static_cast<std::size_t>(counts[r]));
+      if (!all[r].empty()) in.push_back({static_cast<int>(r), std::as_writable_bytes(std::span(all[r]))});
+    }
+    if (made_ == nullptr && !sums_.arrays().empty()) out.push_back({0, std::as_bytes(std::span(sums_.arrays()))});
+    world_.exchange(out, in, {}).wait();
+    for (const auto& arrays : all) made_->checksums().add(arrays);
+  }
+
+ private:
+  std::string in(const std::string& what) const { return "checkpoint '" + path_ + "': " + what; }
+  std::string partial() const { return hdf5::OutputFile::partial_of(path_); }
+
+  /// Opens the file of rank 0. Returns false if there is none here, or another one. So it does on network file systems
+  /// whose hosts write whole pages: two that write to one page would overwrite each other.
+  bool opens(const std::array<std::int32_t, 2>& drawn) {
+    constexpr std::array<std::uint32_t, 4> of_pages{0x6969, 0x517B, 0xFF534D42, 0xFE534D42};  // NFS, SMB, CIFS, SMB2
+    std::string path;
+    try {
+      path = partial();
+    } catch (const Error&) {  // links in a circle
+      return false;
+    }
+    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0) return false;
+    own_.emplace(file);
+    struct statfs system {};
+    std::array<std::int32_t, 2> found{};
+    return fstatfs(file, &system) == 0 &&
+           std::count(of_pages.begin(), of_pages.end(), static_cast<std::uint32_t>(system.f_type)) == 0 &&
+           pread(file, found.data(), sizeof found, 0) == sizeof found && found == drawn;
+  }
+
+  void write_here(const NamedTensor& named, off_t place, const Rows& rows) {
+    agree_on_long_work(world_, [&] {
+      if (!rows.tensor) return;
+      hdf5::explained(in("cannot write tensor '" + named.name + "'"), [&] {
+        std::vector<std::byte> room;
+        hdf5::write_elements(made_ != nullptr ? made_->disk() : *own_, place + rows.before,
+                             to_logical(*rows.tensor, room), made_ != nullptr ? made_->checksums() : sums_);
+      });
+    });
+  }
+
+  /// Returns, on rank 0, the rows of a rank of the grid, and on other ranks nothing.
+  Rows bring(const DistTensor& tensor, int inside, const Rows& mine) const {
+    const int from = tensor.layout.grid().first_rank() + inside;
+    if (from == 0) return world_.rank() == 0 ? mine : Rows();
+    std::vector<Send> out;
+    std::vector<Recv> in;
+    Rows rows;
+    const auto box = written_rows(tensor.layout, inside, size_of(stored(tensor.local.dtype())));
+    const auto bytes = [](const Tensor& all) { return std::span(all.data(), static_cast<std::size_t>(all.bytes())); };
+    if (world_.rank() == from && mine.tensor) out.push_back({0, bytes(*mine.tensor)});
+    if (world_.rank() == 0 && box) {
+      rows = make_rows(tensor, *box);
+      in.push_back({from, bytes(*rows.tensor)});
+    }
+    world_.exchange(out, in, {}).wait();
+    return rows;
+  }
+
+  std::string path_;
+  hdf5::OutputFile* made_;
+  Communicator& world_;
+  std::optional<Descriptor> own_;  // of the other ranks
+  Checksums sums_;
+  bool apart_ = false;  // some rank has no access
 };
 
 /// A checkpoint that is being read. It must be created and used inside one session.
@@ -334,19 +461,21 @@ std::uint64_t save_checkpoint(const std::string& path, const std::vector<NamedTe
                               const std::map<std::string, std::string>& attributes, Communicator& world,
                               const std::function<void()>& check) {
   check_tensors(path, tensors, world.rank());
-  std::optional<Writer> writer;  // rank 0 writes
+  std::optional<Writer> writer;  // of rank 0, which makes the file
   if (world.rank() == 0) writer.emplace(path);
+  std::vector<double> places(tensors.size());
   agree_or_throw(world, [&] {
-    if (writer) writer->check_replaceable();
-    if (writer) writer->create(attributes);
-    if (writer && check) check();
+    if (!writer) return;
+    writer->check_replaceable();
+    writer->create(attributes);
+    if (check) check();
+    for (std::size_t i = 0; i < tensors.size(); ++i) places[i] = static_cast<double>(writer->place(tensors[i]));
   });
-  for (const auto& named : tensors) {
-    const Tensor whole = collect(named.tensor, world);
-    agree_on_long_work(world, [&] {
-      if (writer) writer->write(named, whole);
-    });
-  }
+  world.broadcast(places.data(), std::ssize(places), DType::f64, 0, {}).wait();
+  SharedFile file(path, writer ? &writer->file() : nullptr, world);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    file.write(tensors[i], static_cast<off_t>(places[i]), exchange_rows(tensors[i].tensor, world));
+  file.finish();
   agree_on_long_work(world, [&] {
     if (writer) writer->commit();
   });

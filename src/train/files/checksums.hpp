@@ -17,8 +17,15 @@ namespace partita {
 /// parts), the CRC of the rest, the number of arrays, the CRC of all numbers before it, and a mark.
 class Checksums {
  public:
+  /// An array, or a part of one: bytes [begin, end).
+  struct Array {
+    std::uint64_t begin = 0, end = 0, crc = 0;
+  };
   /// Adds an array while the file is written: all its `elements`, which begin at byte `begin`.
   void add(off_t begin, std::span<const std::byte> elements);
+  /// Adds arrays that others have written.
+  void add(std::span<const Array> arrays) { arrays_.insert(arrays_.end(), arrays.begin(), arrays.end()); }
+  const std::vector<Array>& arrays() const { return arrays_; }
   /// Appends the trailer to a file of `size` bytes that is otherwise complete. Throws Error if a system call fails.
   void seal(int file, off_t size) const;
 
@@ -31,9 +38,6 @@ class Checksums {
   std::uint64_t identity() const { return identity_; }
 
  private:
-  struct Array {
-    std::uint64_t begin = 0, end = 0, crc = 0;
-  };
   std::uint64_t rest(int file, std::uint64_t size) const;
 
   std::vector<Array> arrays_;  // in the order of the file

@@ -38,6 +38,21 @@ inline void synchronize(int file) {
   if (fsync(file) != 0 && errno != EINVAL) fail_system();  // EINVAL: the file system cannot synchronize folders
 }
 
+/// Writes elements of a data set from byte `begin` of a file on, and adds their checksums.
+inline void write_elements(int file, off_t begin, std::span<const std::byte> elements, Checksums& checksums) {
+  if (elements.empty()) return;
+  constexpr std::size_t piece = std::size_t{4} << 20;
+  auto summed = std::async([&checksums, begin, elements] { checksums.add(begin, elements); });
+  while (!elements.empty()) {
+    const auto now = elements.first(std::min(piece, elements.size()));
+    write_all(file, now, begin);
+    sync_file_range(file, begin, static_cast<off_t>(now.size()), SYNC_FILE_RANGE_WRITE);
+    begin += static_cast<off_t>(now.size());
+    elements = elements.subspan(now.size());
+  }
+  summed.get();
+}
+
 /// An HDF5 file that appears under its path only when it is complete. Until then it is written beside the path, and it
 /// is removed unless it is committed.
 ///
@@ -48,7 +63,9 @@ inline void synchronize(int file) {
 class OutputFile {
  public:
   /// If the path is a link, the file that it names is written, not the link.
-  explicit OutputFile(const std::string& path) : path_(real_path(path)), partial_(path_ + ".partial") {}
+  explicit OutputFile(const std::string& path) : path_(real_path(path)), partial_(partial_of(path)) {}
+  /// The path of the file while it is written.
+  static std::string partial_of(const std::string& path) { return real_path(path) + ".partial"; }
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile() {
@@ -85,22 +102,21 @@ class OutputFile {
 
   /// Writes all elements of a data set that `create_data` created.
   void write(hid_t data, std::span<const std::byte> elements) {
-    if (elements.empty()) return;
+    write_elements(*disk_, place(data, static_cast<off_t>(elements.size())), elements, checksums_);
+  }
+  /// Returns where the file has the elements of a data set, of `bytes` bytes. The caller, or another process, writes
+  /// them there with write_elements() before the file is finished, and the caller adds their checksums().
+  off_t place(hid_t data, off_t bytes) {
+    if (bytes == 0) return 0;
     const haddr_t at = H5Dget_offset(data);
     if (at == HADDR_UNDEF) throw Error(reason());
-    constexpr std::size_t piece = std::size_t{4} << 20;
-    auto begin = static_cast<off_t>(at);
-    elements_[begin] = begin + static_cast<off_t>(elements.size());
-    auto summed = std::async([this, begin, elements] { checksums_.add(begin, elements); });
-    while (!elements.empty()) {
-      const auto now = elements.first(std::min(piece, elements.size()));
-      write_all(*disk_, now, begin);
-      sync_file_range(*disk_, begin, static_cast<off_t>(now.size()), SYNC_FILE_RANGE_WRITE);
-      begin += static_cast<off_t>(now.size());
-      elements = elements.subspan(now.size());
-    }
-    summed.get();
+    const auto begin = static_cast<off_t>(at);
+    elements_[begin] = begin + bytes;
+    return begin;
   }
+  Checksums& checksums() { return checksums_; }
+  /// The open file on disk.
+  int disk() const { return *disk_; }
 
   /// Completes the file and makes it durable.
   /// @pre Every data set is closed.

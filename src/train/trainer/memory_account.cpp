@@ -56,7 +56,7 @@ void MemoryAccount::add_step(const Plan& plan, StepPeak& last, bool in_pass) {
 
 void MemoryAccount::add_checkpoint(const Plan& plan, bool optimizer, bool saved) {
   MemoryUse held = this->held();
-  held[MemoryClass::workspace] += checkpoint_bytes(plan, rank_, optimizer, saved && on_cpu());
+  held[MemoryClass::workspace] += run_.checkpoint_bytes(plan, rank_, optimizer, saved && on_cpu());
   peak_.include(holding(held));
 }
 

@@ -1,5 +1,6 @@
 #include "src/train/trainer/run_memory.hpp"
 
+#include "src/train/checkpoint/written_rows.hpp"
 #include "src/train/data/sample_list.hpp"
 #include "src/train/executor/batch_boxes.hpp"
 #include "src/train/trainer/sample_values.hpp"
@@ -164,26 +165,15 @@ Index gathered_bytes(const Plan& plan, int world_rank) {
   return elements * static_cast<Index>(plan.workload.optimizer.states().size());
 }
 
-/// The elements that the first rank holds while it collects a weight in this layout: each box from another rank, and
-/// the whole weight.
-Index collected_elements(const Layout& layout) {
-  const Grid& grid = layout.grid();
-  const Index all = Box(layout.shape()).volume();
-  if (layout.elements(0) == all) return 0;
-  Index elements = all;
-  for (int rank = 1; rank < grid.size(); ++rank)
-    if (representative_rank(grid, rank, layout.replicated()) == rank) elements += layout.elements(rank);
-  return elements;
-}
-
 }  // namespace
 
-Index checkpoint_bytes(const Plan& plan, int rank, bool optimizer, bool saved) {
+Index RunMemory::checkpoint_bytes(const Plan& plan, int rank, bool optimizer, bool saved) const {
   const Index element = size_of(master_dtype(plan.workload.dtype));
   Index largest = 0;
   for (const auto& layer : plan.layers)
-    if (saved && rank == 0 && plan.stage_running(layer.group) == 0)
-      for (const Layout& w : layer->at.w) largest = std::max(largest, collected_elements(w));
+    if (saved && plan.stage_running(layer.group) == plan.stage_of_rank(rank))
+      for (const Layout& w : layer->at.w)
+        largest = std::max(largest, elements_to_write(w, plan.rank_in_stage(rank), element, messages_.packs));
   return element * (largest + (optimizer ? gathered_bytes(plan, rank) : 0));
 }
 

@@ -62,6 +62,10 @@ class RunMemory {
   MemoryPeak step_peak(const Plan& plan, const MemoryUse& held, int rank) const {
     return peak_memory(plan, rank, held, messages_);
   }
+  /// Returns the bytes that a rank of the world needs to save or load a checkpoint of the weights and, with
+  /// `optimizer`, its state. A sharded state is gathered first. If it is `saved`, the rank then holds the rows of a
+  /// tensor that it writes.
+  Index checkpoint_bytes(const Plan& plan, int rank, bool optimizer, bool saved) const;
   /// Returns the peak of a rank in one pass, in which it holds `held` all the time. `arrives` as in in_step().
   MemoryPeak pass_peak(Index samples, bool training, const MemoryUse& held, int rank, bool arrives) const;
   /// Returns what a rank holds in each step, if it holds `held` between steps. `arrives`: the first microbatch comes to
@@ -86,9 +90,5 @@ MessageMemory message_memory(const Communicator& between, bool overlap);
 
 /// Returns the peak of a rank while it only holds `held`.
 MemoryPeak holding(const MemoryUse& held);
-
-/// Returns the bytes that a rank of the world needs to save or load a checkpoint of the weights and, with `optimizer`,
-/// its state. A sharded state is gathered first. If it is `saved`, the first rank then collects one tensor at a time.
-Index checkpoint_bytes(const Plan& plan, int rank, bool optimizer, bool saved);
 
 }  // namespace partita

@@ -7,6 +7,7 @@
 #include "partita/comm/process_grid.hpp"
 #include "partita/train/checkpoint/checkpoint.hpp"
 #include "src/comm/threads/threads.hpp"
+#include "src/train/checkpoint/written_rows.hpp"
 #include "src/train/files/checksums.hpp"
 
 #include <fcntl.h>
@@ -117,8 +118,14 @@ inline std::string save_error(const std::string& path, const std::string& axes, 
 
 class Checkpoint : public testing::Test {
  protected:
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void SetUp() override {
+    std::filesystem::create_directories(folder_);
+    least_written_bytes = 8;  // all ranks write
+  }
+  void TearDown() override {
+    std::filesystem::remove_all(folder_);
+    least_written_bytes = usual_;
+  }
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
   /// Adds checksums to a file that HDF5 made.
   void seal() const {
@@ -130,6 +137,7 @@ class Checkpoint : public testing::Test {
     return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_), {}));
   }
 
+  Index usual_ = least_written_bytes;
   std::filesystem::path folder_ =
       std::filesystem::temp_directory_path() / ("partita_checkpoint_test_" + std::to_string(getpid()));
   std::string path_ = file("run.h5");

@@ -159,8 +159,8 @@ TEST(Fusion, DropsAndAddsAsLayersThatRunAlone) {
       EXPECT_EQ(alone.dropped + alone.added, 0);
       expect_same(fused, alone);
     }
-  EXPECT_EQ(dropped, 2 * 9 * 3);
-  EXPECT_EQ(added, 2 * 8 * 2) << "where channels are cut, the normalizations are not";
+  EXPECT_EQ(dropped, 2 * 12 * 3);
+  EXPECT_EQ(added, 2 * 11 * 2) << "where channels are cut, the normalizations are not";
 }
 
 }  // namespace partita::test::fusion_test
