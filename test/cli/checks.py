@@ -253,6 +253,22 @@ def skip(reason):
     sys.exit(77)
 
 
+def python_with(home, module, packages):
+    """Returns the Python of a virtual environment in which a module can be imported. If it is not there, makes it and
+    installs packages from PyPI into it; without PyPI, skips the script."""
+    python = home / "bin" / "python"
+    if python.exists() and run(python, "-c", f"import {module}", status=None).status == 0:
+        return python
+    for command in ([sys.executable, "-m", "venv", "--clear", home],
+                    [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1",
+                     "--timeout", "15", "--no-deps", *packages]):
+        ran = run(*command, status=None, timeout=200)
+        if ran.status != 0:
+            reason = (ran.err or ran.out).strip().splitlines()[-1:]
+            skip(f"{packages[0]} cannot be installed: {' '.join(reason)}")
+    return python
+
+
 def run_parts(*parts, apart=False):
     """Calls the parts of a script in a new folder, or each in one of its own, says how long each took, and ends the
     script."""

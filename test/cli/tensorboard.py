@@ -6,7 +6,7 @@ import json
 import pathlib
 import sys
 
-from checks import Program, check, finish, new_folder, read_json, run, skip
+from checks import Program, check, finish, new_folder, python_with, read_json, run
 
 partita = Program(sys.argv[1])
 HOME = pathlib.Path(sys.argv[2]).resolve() / "tensorboard-python"
@@ -21,22 +21,6 @@ events = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0})
 events.Reload()
 print(json.dumps({tag: [[e.step, e.value] for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}))
 """
-
-
-def python():
-    """The Python of the virtual environment, which is made if it is not there."""
-    found = HOME / "bin" / "python"
-    ready = "import tensorboard.backend.event_processing.event_accumulator"
-    if found.exists() and run(found, "-c", ready, status=None).status == 0:
-        return found
-    for command in ([sys.executable, "-m", "venv", "--clear", HOME],
-                    [found, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1",
-                     "--timeout", "15", "--no-deps", *PACKAGES]):
-        ran = run(*command, status=None, timeout=200)
-        if ran.status != 0:
-            reason = (ran.err or ran.out).strip().splitlines()[-1:]
-            skip(f"TensorBoard's Python package cannot be installed: {' '.join(reason)}")
-    return found
 
 
 def train(*arguments):
@@ -55,7 +39,7 @@ def near(pairs, values):
                                              for at, (step, value) in enumerate(pairs))
 
 
-reader = python()
+reader = python_with(HOME, "tensorboard.backend.event_processing.event_accumulator", PACKAGES)
 with new_folder():
     train("--epochs", "3", "--decay", "linear", "--validate", "test", "--no-test", "--tensorboard", "events", "--json",
           "r.json")

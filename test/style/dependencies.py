@@ -43,7 +43,7 @@ FOLDERS = {
         "plan": ["schedule", "machine"],
         "cost": ["plan"],
         "planner": ["cost"],
-        "simgrid": ["cost"],
+        "traces": ["cost"],
     },
     "train": {
         "files": [],

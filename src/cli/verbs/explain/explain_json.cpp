@@ -3,6 +3,7 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "src/cli/output/layer_json.hpp"
+#include "strategies/traces/step_walk.hpp"
 
 #include <array>
 
@@ -121,6 +122,7 @@ Json to_json(const Explained& of) {
             {"seconds", of.cost ? Json(of.cost->seconds) : Json()},
             {"messages", traffic.messages},
             {"bytes", traffic.bytes},
+            {"operations", rank_flops(plan, of.rank)},
             {"memory", {{"predicted", memory.total}, {"classes", to_json(memory.each)}}},
             {"layers", Json::array()}};
   for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer)

@@ -1,4 +1,4 @@
-#include "strategies/simgrid/platform.hpp"
+#include "strategies/traces/simgrid_platform.hpp"
 
 #include <fmt/format.h>
 
