@@ -40,7 +40,7 @@ def documents():
     written = {}
     write("pipeline.toml", 'grid = "data=1"\nstages = 2\n[schedule]\nkind = "1f1b"\nmicrobatches = 2\n')
     partita("train", *SMALL, "--strategy", "pipeline.toml", "--save", "w.h5", "--json", "train.json", ranks=2)
-    partita("train", *SMALL, "--no-test", "--json", "serial.json", ranks=1)
+    partita("train", *SMALL, "--no-test", "--delay", "random:1ms", "--json", "serial.json", ranks=1)
     segments = ["--model", "unet3d", "--size", "16", "--width", "0.25", "--batch", "1", "--data", "synthetic",
                 "--samples", "2"]
     partita("train", *segments, "--validate", "0.5", "--save", "s.h5", "--json", "segments.json", ranks=1)

@@ -59,6 +59,17 @@ po::options_description train_options(TrainOptions& o) {
   add_graph_option(group, t.graphs);
   add("trace", po::value(&o.trace)->value_name("FILE"),
       "write what every rank did in at most 8 steps after the first, as Chrome trace JSON (Perfetto shows it)");
+  add("delay",
+      po::value<std::vector<std::string>>()
+          ->composing()
+          ->value_name("WHO:TIME")
+          ->notifier([&o](const std::vector<std::string>& all) {
+            o.delays.clear();
+            for (const std::string& text : all)
+              o.delays.push_back(naming_option("--delay", text, [&] { return parse_delay(text); }));
+          }),
+      "for experiments, wait before each step: rank=R:TIME on one rank, random:TIME on each rank for up to TIME, drawn "
+      "by --seed; e.g. rank=3:20ms; may be repeated");
   add("save", po::value(&o.save)->value_name("FILE"), "write a checkpoint after every epoch");
   add("save-every", number(&o.save_every)->value_name("STEPS"), "with --save: also write it every STEPS steps");
   add("keep", number(&o.keep)->default_value(o.keep)->value_name("N"),

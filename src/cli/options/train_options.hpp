@@ -2,6 +2,7 @@
 
 #include "partita/train/data/byte_pairs.hpp"
 #include "src/cli/options/options.hpp"
+#include "src/cli/options/step_delay.hpp"
 
 #include <limits>
 #include <memory>
@@ -43,6 +44,7 @@ struct TrainOptions : Options {
   double mask = 0;                         ///< share of tokens to guess, if it is given (mask_share)
   std::int32_t separator = 0;              ///< token that ends a document, if it is given (separates)
   std::string save, load, trace;           ///< files; "" for none
+  std::vector<StepDelay> delays;           ///< before each step, on purpose
   WatchOptions watch;
   bool new_run = false;            ///< take weights alone from the checkpoint
   std::vector<std::string> skip;   ///< with new_run: patterns of layers whose weights are not loaded

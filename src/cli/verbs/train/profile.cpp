@@ -11,7 +11,7 @@ namespace {
 
 using Seconds = Profile::Seconds;
 
-void print_row(std::string_view what, const Seconds& seconds, double steps) {
+void print_row(std::string_view what, const Seconds& seconds, double steps, double delayed = 0) {
   double sum = 0;
   fmt::print("  {:<20}", what);
   for (const auto part :
@@ -20,7 +20,7 @@ void print_row(std::string_view what, const Seconds& seconds, double steps) {
     fmt::print(" {:>10.3f}", value);
     sum += value;
   }
-  fmt::print(" {:>10.3f}\n", sum);
+  fmt::print(" {:>10.3f}{}\n", sum, delayed > 0 ? fmt::format(" + {:.3f} delayed", delayed / steps * 1e3) : "");
 }
 
 void add(const Seconds& from, Seconds& to) {
@@ -31,8 +31,9 @@ void add(const Seconds& from, Seconds& to) {
 
 void print_profile(Profile& profile, Index steps, const std::vector<LayerPlan>& layers, Communicator& world) {
   const auto by_layer = profile.by_layer();  // a copy, because the calls below are profiled too
-  Seconds all{};
-  for (const auto& [layer, seconds] : by_layer) add(seconds, all);
+  Seconds all{}, delay{};
+  for (const auto& [layer, seconds] : by_layer) add(seconds, layer == delay_layer ? delay : all);
+  const std::vector<double> delayed = gather_numbers(world, std::accumulate(delay.begin(), delay.end(), 0.));
   const auto ranks = static_cast<std::size_t>(world.size());
   std::vector<Seconds> by_rank(ranks);
   const std::vector<Index> counts(ranks, static_cast<Index>(all.size()));
@@ -49,10 +50,10 @@ void print_profile(Profile& profile, Index steps, const std::vector<LayerPlan>& 
   for (const auto& layer : layers) row(layer.name, layer.name);
   for (const char* name : {"gradients", "optimizer"}) row(name, name);
   row("", "between layers");
-  print_row("total", all, count);
+  print_row("total", all, count, delayed[0]);
   constexpr std::size_t shown = 16;
   for (std::size_t rank = 0; rank < ranks && rank < shown && ranks > 1; ++rank)
-    print_row(fmt::format("rank {}", rank), by_rank[rank], count);
+    print_row(fmt::format("rank {}", rank), by_rank[rank], count, delayed[rank]);
   const auto compute = [](const Seconds& seconds) { return seconds[static_cast<std::size_t>(Profile::Part::compute)]; };
   double most = 0, sum = 0;
   for (const auto& seconds : by_rank) {

@@ -4,6 +4,7 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "src/cli/files/text_file.hpp"
 #include "src/cli/output/conditions.hpp"
+#include "src/cli/verbs/train/delays.hpp"
 #include "src/cli/version.hpp"
 #include "src/train/kernels/kernel_choice.hpp"
 
@@ -245,6 +246,7 @@ Json Results::document(bool finished) {
     json["accuracies"] = with_earlier("accuracies", accuracies_);
     json["rates"] = with_earlier("rates", rates_);
     json["step_seconds"] = with_earlier("step_seconds", step_seconds_);
+    if (!delays_.empty()) json["delays"] = delays_;
     json["skipped_steps"] = trainer_.skipped_not_finite() + trainer_.skipped_beyond_f16();
     if (options_.trainer.dtype == DType::f16) json["loss_scale"] = trainer_.loss_scale();
   }
@@ -293,6 +295,8 @@ void Results::finish(bool whole) {
   }
   if (first_ && !trainer_.kernel_problem().empty())
     fmt::print("note       kernels were chosen by rule, without measuring: {}\n", trainer_.kernel_problem());
+  if (first_ && !delays_.empty())
+    fmt::print("delayed    {}\n", print_delays(delays_, static_cast<Index>(losses_.size())));
   if (first_) print_skipped();
   if (options_.json.empty()) return;
   agree_or_throw(world_, [&] {

@@ -29,6 +29,9 @@ class Results {
   /// Adds the evaluation at the end and prints it.
   void add_test(const EpochReport& report);
 
+  /// Reports the seconds of each rank's delays (Delays::seconds_of_ranks).
+  void set_delays(std::vector<double> seconds) { delays_ = std::move(seconds); }
+
   const std::vector<double>& losses() const { return losses_; }
 
   /// Writes the JSON file as it is now, whole, if it is a regular file: a run that is killed leaves its curves, and one
@@ -59,6 +62,7 @@ class Results {
   Json earlier_;        // on rank 0: what the file holds of the steps before this run, if it continues a training
   Json head_, epochs_ = Json::array(), validation_ = Json::array(), best_, test_, confusion_;
   std::vector<double> losses_, accuracies_, rates_;
+  std::vector<double> delays_;        // seconds of each rank's delays; empty without --delay
   std::vector<double> step_seconds_;  // on this rank, each from the end of the previous step
 };
 

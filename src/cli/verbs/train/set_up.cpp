@@ -11,6 +11,7 @@
 #include "src/cli/options/option_values.hpp"
 #include "src/cli/output/memory_fit.hpp"
 #include "src/cli/verbs/train/checkpoints.hpp"
+#include "src/cli/verbs/train/delays.hpp"
 #include "src/cli/verbs/train/progress.hpp"
 #include "src/cli/verbs/train/step_log.hpp"
 #include "src/train/data/subset.hpp"
@@ -86,6 +87,7 @@ Setup set_up(TrainOptions& options, const ModelFactory& factory, Communicator& w
     setup.checkpoint = open_checkpoint(options, setup.notes);
     const Strategy given = make_strategy(options, world.size());
     check_ranks(given, world.size());
+    check_delays(options, world.size());
     const MachineFiles files = load_machine(options);
     auto [strategy, choices] = settle_strategy(options, setup.model, given, files);
     setup.strategy = std::move(strategy);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 
 namespace partita::cli {
 
@@ -61,6 +62,29 @@ ScheduleTimes median_times(const Plan& plan, const std::vector<std::vector<Timed
   return times;
 }
 
+/// Returns the delays of each rank among the actions of the trace: from the last one before its first action on.
+/// Collective: every rank of `world` calls it.
+std::vector<std::vector<TimedDelay>> gather(const std::vector<TimedDelay>& mine,
+                                            const std::vector<std::vector<TimedAction>>& ranks, Communicator& world) {
+  std::vector<TimedDelay> shown;
+  if (const auto& actions = ranks[static_cast<std::size_t>(world.rank())]; !actions.empty())
+    for (const TimedDelay& delay : mine) {
+      if (delay.end <= actions.front().start) shown.clear();
+      if (delay.start < actions.back().end) shown.push_back(delay);
+    }
+  std::vector<std::vector<TimedDelay>> all(ranks.size());
+  std::vector<Index> counts;
+  for (const double each : gather_numbers(world, static_cast<double>(shown.size())))
+    counts.push_back(2 * static_cast<Index>(each));
+  std::vector<double> packed(static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), Index{0})));
+  static_assert(sizeof(TimedDelay) == 2 * sizeof(double));
+  world.all_gather(shown.data(), packed.data(), counts, DType::f64, {}).wait();
+  auto at = packed.begin();
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    for (Index i = 0; i < counts[rank]; i += 2, at += 2) all[rank].push_back({at[0], at[1]});
+  return all;
+}
+
 /// Collects the events of a Chrome trace. Times are in seconds; `origin` is the time 0 of the trace.
 class Events {
  public:
@@ -91,6 +115,16 @@ class Events {
          {"ts", microseconds(start)},
          {"dur", whole_nanoseconds(microseconds(end) - microseconds(start))},
          {"args", {{"step", step}, {"group", action.group}, {"microbatch", action.microbatch}}}});
+  }
+
+  void delay(int rank, const TimedDelay& delay) {
+    add({{"name", "delay"},
+         {"ph", "X"},
+         {"pid", measured},
+         {"tid", rank},
+         {"ts", microseconds(delay.start)},
+         {"dur", whole_nanoseconds(microseconds(delay.end) - microseconds(delay.start))},
+         {"args", {{"why", "--delay"}}}});
   }
 
   void arrow(int from, double sent, int to, double taken) {
@@ -150,15 +184,20 @@ void add_arrows(Events& events, const Plan& plan, const std::vector<std::span<co
 
 }  // namespace
 
-std::string chrome_trace(const Plan& plan, const std::vector<TimedAction>& mine,
+std::string chrome_trace(const Plan& plan, const std::vector<TimedAction>& mine, const std::vector<TimedDelay>& delays,
                          const std::optional<Simulation>& priced, Communicator& world) {
   const auto ranks = gather(mine, world);
+  const auto delays_of_ranks = gather(delays, ranks, world);
   if (world.rank() != 0 || ranks[0].empty()) return "";
   double origin = std::numeric_limits<double>::infinity();
   for (const auto& actions : ranks) origin = std::min(origin, actions.front().start);
+  for (const auto& of_rank : delays_of_ranks)
+    if (!of_rank.empty()) origin = std::min(origin, of_rank.front().start);
   Events events(origin);
   events.name_rows(plan, priced ? "predicted from the machine file" : "predicted from median measured times");
   const Simulation simulation = priced ? *priced : simulate(plan.schedule, graph_of(plan), median_times(plan, ranks));
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    for (const TimedDelay& delay : delays_of_ranks[rank]) events.delay(static_cast<int>(rank), delay);
   const auto length = [&](int rank) { return plan.schedule.stages[plan.stage_of_rank(rank)].size(); };
   const std::size_t steps = ranks[0].size() / length(0);
   double predicted_begin = -std::numeric_limits<double>::infinity();

@@ -8,6 +8,7 @@
 #include "src/cli/output/schedule_report.hpp"
 #include "src/cli/verbs/train/best_epoch.hpp"
 #include "src/cli/verbs/train/checkpoints.hpp"
+#include "src/cli/verbs/train/delays.hpp"
 #include "src/cli/verbs/train/event_file.hpp"
 #include "src/cli/verbs/train/profile.hpp"
 #include "src/cli/verbs/train/progress.hpp"
@@ -82,6 +83,7 @@ class Run {
         world_(world),
         first_(world.rank() == 0),
         bar_(first_),
+        delays_(options, world),
         checkpoints_(options, setup_.replaceable, world),
         trainer_(setup_.model, setup_.strategy, trainer_options(), world, processor()),
         best_(options.watch.patience) {}
@@ -94,6 +96,7 @@ class Run {
     results_.emplace(options_, setup_.model, trainer_, world_);
     if (options_.verb == "train") train_or_say_what_stays();
     if (options_.test && !checkpoints_.stopped()) test();
+    results_->set_delays(delays_.seconds_of_ranks(world_));
     results_->finish(!checkpoints_.stopped());
     checkpoints_.finish(trainer_);
     return 0;
@@ -114,9 +117,12 @@ class Run {
     return cpu_processor(world_, make_backend(trainer.backend, trainer.dtype, trainer.threads));
   }
 
-  /// Passes each step of a pass over `data` to `show`, with the time since the previous step.
+  /// Passes each step of a pass over `data` to `show`, with the time since the previous step. Training waits before
+  /// each step if --delay says so; the step's time includes that.
   Trainer::Progress progress(const Dataset& data, bool training, std::function<void(const StepRecord&)> show) {
-    return [this, &data, training, show = std::move(show), began = now()](Index epoch, Index step, Index steps,
+    const double start = now();
+    if (training) delays_.wait(trainer_.steps_done());
+    return [this, &data, training, show = std::move(show), began = start](Index epoch, Index step, Index steps,
                                                                           const StepResult& result) mutable {
       const double ended = now();
       const Index batch = options_.trainer.batch;
@@ -129,6 +135,8 @@ class Run {
             .result = result,
             .learning_rate = training ? trainer_.last_rate() : 0,
             .seconds = ended - std::exchange(began, ended)});
+      const bool last = step == steps || checkpoints_.stopped() || trainer_.finished(data);
+      if (training && !last) delays_.wait(trainer_.steps_done());
     };
   }
 
@@ -254,7 +262,7 @@ class Run {
   }
 
   void write_trace() {
-    const std::string trace = chrome_trace(trainer_.plan(), actions_, priced(), world_);
+    const std::string trace = chrome_trace(trainer_.plan(), actions_, delays_.all(), priced(), world_);
     agree_or_throw(world_, [&] {
       if (first_ && trace.empty())
         fmt::print("note       no full batch was trained; there is nothing to write to --trace {}\n", options_.trace);
@@ -295,6 +303,7 @@ class Run {
   Communicator& world_;
   bool first_;
   ProgressBar bar_;
+  Delays delays_;
   Checkpoints checkpoints_;
   Trainer trainer_;
   std::optional<Results> results_;
