@@ -78,6 +78,13 @@ po::options_description train_options(TrainOptions& o) {
     o.seconds = parse_time("--time-limit", text);
   }),
       "with --save: end in good time before the program has run for TIME, e.g. 23h50m, so that the run can be resumed");
+  add("slurm", po::value(&o.slurm)->value_name("SCRIPT"),
+      "with --save and --time-limit: only write a script for sbatch, whose job trains, and returns to the queue to "
+      "resume until the training is finished; --ranks N says how many ranks, default: as the strategy");
+  add("ranks-per-node", number(&o.ranks_per_node)->value_name("N"),
+      "with --slurm: ranks of a node; default: Slurm decides");
+  add("sbatch", po::value(&o.sbatch)->value_name("OPTIONS"),
+      "with --slurm: more options of sbatch, e.g. \"--partition=gpu --account=x\"");
   add("overwrite", po::bool_switch(&o.overwrite), "let --save replace a checkpoint of another run");
   add("new-run", po::bool_switch(&o.new_run),
       "take only the weights of --load FILE, for a new training: with another batch, seed, optimizer or data set");
@@ -137,6 +144,12 @@ void check_numbers(const TrainOptions& o) {
   if (o.keep < 1) fail("--keep {}: it must be 1 (only the last one) or more", o.keep);
   if (o.keep > 1 && o.save.empty()) fail("--keep {}: it needs --save FILE", o.keep);
   if (!o.time_limit.empty() && o.save.empty()) fail("--time-limit {}: it needs --save FILE", o.time_limit);
+  if (!o.slurm.empty() && (o.save.empty() || o.time_limit.empty()))
+    fail("--slurm {}: it needs --save FILE and --time-limit TIME, so that the next job can resume", o.slurm);
+  for (const auto& [option, given] :
+       {std::pair("--ranks-per-node", o.ranks_per_node != 0), std::pair("--sbatch", !o.sbatch.empty())})
+    if (given && o.slurm.empty()) fail("{} needs --slurm", option);
+  if (o.ranks_per_node < 0) fail("--ranks-per-node {}: it must be 1 or more", o.ranks_per_node);
   if (o.trainer.augmentation.shift < 0) fail("--shift {}: it must be 0 or more", o.trainer.augmentation.shift);
   if (o.given.contains("separator") && o.separator < 0)
     fail("--separator {}: it must be a token, 0 or more", o.separator);

@@ -53,6 +53,9 @@ struct TrainOptions : Options {
   Index keep = 1;                  ///< checkpoints that --save leaves there
   std::string time_limit;          ///< as it is given; "" for none
   double seconds = 0;              ///< what that means
+  std::string slurm;               ///< write this script for sbatch, and train in its jobs; "" for none
+  int ranks_per_node = 0;          ///< with slurm; 0: Slurm decides
+  std::string sbatch;              ///< with slurm: more options of sbatch, separated by blanks
   std::string write_options;       ///< the file for all options of this run; "" for none
   std::string options_text;        ///< what goes into that file
   bool test = true;                ///< evaluate at the end

@@ -13,6 +13,7 @@
 #include "src/cli/options/command.hpp"
 #include "src/cli/verbs/scale/scale_options.hpp"
 #include "src/cli/verbs/scale/scale_results.hpp"
+#include "src/cli/verbs/scale/slurm_jobs.hpp"
 #include "src/system/clock.hpp"
 #include "src/system/open_locked.hpp"
 #include "src/system/real_path.hpp"
@@ -92,30 +93,36 @@ class Experiment {
       : options_(options),
         model_(make_model(options.train, factory)),
         cases_(std::move(cases)),
-        program_(std::filesystem::read_symlink("/proc/self/exe").string()),
-        folder_(options.out) {
+        program_(std::filesystem::read_symlink("/proc/self/exe").string()) {
+    if (!options_.by_slurm()) folder_.emplace(options_.out);
     check_machine();
     describe();
     check_data();
-    if (!options_.out.empty() && std::filesystem::exists(options_.out)) resume();
+    if (!options_.by_slurm() && !options_.out.empty() && std::filesystem::exists(options_.out)) resume();
     results_.repeats = options_.repeats;
   }
 
   int operator()() {
+    if (options_.slurm) return submit();
+    if (options_.collect) return collect();
     plan_rounds();
     for (int round = 0; round < options_.repeats; ++round)
       for (std::size_t i = 0; i < cases_.size(); ++i) {
         ScaleRun& run = results_.run(wanted_[i]);
         if (failed_.count(i) == 0 && static_cast<int>(run.repeats.size()) <= round) measure(i, run);
       }
-    write(true);
-    fmt::print("{} scaling of {}, {}, {} per rank, {}\n", results_.weak ? "weak" : "strong", results_.model,
-               results_.dtype, counted(results_.threads, "thread"), results_.conditions.processor);
-    fmt::print("{}", results_.table());
+    print_results();
     return failed_.empty() ? 0 : 1;
   }
 
  private:
+  void print_results() const {
+    write(true);
+    fmt::print("{} scaling of {}, {}, {} per rank, {}\n", results_.weak ? "weak" : "strong", results_.model,
+               results_.dtype, counted(results_.threads, "thread"), results_.conditions.processor);
+    fmt::print("{}", results_.table());
+  }
+
   Index batch(int ranks) const { return options_.weak ? options_.batch * ranks : options_.batch; }
   Index all_steps() const { return options_.steps + uncounted_steps; }
 
@@ -228,15 +235,15 @@ class Experiment {
     started_ = now();
   }
 
-  std::vector<std::string> command(const RankCase& each, const std::string& json) const {
+  /// What starts one run of a case, without `--json FILE`.
+  std::vector<std::string> command(const RankCase& each) const {
     const Index size = samples(each.ranks), epoch = (size + batch(each.ranks) - 1) / batch(each.ranks);
     std::vector<std::string> words = options_.launcher;
     words.insert(words.end(), {"-n", std::to_string(each.ranks), program_, "train"});
     for (const auto* more : {&options_.arguments, &each.arguments})
       words.insert(words.end(), more->begin(), more->end());
-    words.insert(words.end(),
-                 {"--batch", std::to_string(batch(each.ranks)), "--steps", std::to_string(all_steps()), "--epochs",
-                  std::to_string((all_steps() + epoch - 1) / epoch), "--no-test", "--json", json});
+    words.insert(words.end(), {"--batch", std::to_string(batch(each.ranks)), "--steps", std::to_string(all_steps()),
+                               "--epochs", std::to_string((all_steps() + epoch - 1) / epoch), "--no-test"});
     if (options_.train.trainer.data == "synthetic" && options_.train.samples == 0)
       words.insert(words.end(), {"--samples", std::to_string(size)});
     return words;
@@ -257,13 +264,14 @@ class Experiment {
 
   /// One more run of case `i`.
   void measure(std::size_t i, ScaleRun& run) {
-    const std::string json = folder_.path() + "/run.json";
+    const std::string json = folder_->path() + "/run.json";
     std::filesystem::remove(json);
     const auto note = [](const std::string& message) {
       fmt::print(stderr, "note: no rank has started yet; the launcher printed\n{}\n", message);
     };
-    const ChildEnd end =
-        run_child(command(cases_[i], json), folder_.path(), {static_cast<double>(options_.train.timeout), note});
+    std::vector<std::string> words = command(cases_[i]);
+    words.insert(words.end(), {"--json", json});
+    const ChildEnd end = run_child(words, folder_->path(), {static_cast<double>(options_.train.timeout), note});
     run.status = end.status;
     run.message = end.status == 0 ? "" : end.message;
     if (end.status == 0) read(cases_[i], json, run);
@@ -283,6 +291,60 @@ class Experiment {
       run.status = 1;
       run.message = fmt::format("its results cannot be used: {}", error.what());
     }
+  }
+
+  SlurmJobs slurm_jobs() const {
+    std::vector<SlurmPoint> points;
+    for (std::size_t i = 0; i < cases_.size(); ++i)
+      points.push_back({cases_[i].name, cases_[i].ranks, {static_cast<int>(i), command(cases_[i])}});
+    return SlurmJobs(options_, std::move(points));
+  }
+
+  int submit() {
+    SlurmJobs jobs = slurm_jobs();
+    const auto wanted = jobs.unfinished();
+    if (options_.dry_run) {
+      fmt::print("{}", jobs.print(wanted));
+      return 0;
+    }
+    jobs.keep_experiment(results_);
+    jobs.submit(wanted);
+    return 0;
+  }
+
+  /// Gathers the results of the jobs so far. Results that are missing are named.
+  int collect() {
+    const SlurmJobs jobs = slurm_jobs();
+    jobs.check_experiment(results_);
+    std::string missing;
+    for (std::size_t i = 0; i < cases_.size(); ++i) {
+      ScaleRun& run = results_.run(wanted_[i]);
+      for (int repeat = 1; repeat <= options_.repeats; ++repeat)
+        if (const std::string json = jobs.result(i, repeat); std::filesystem::exists(json)) {
+          read(cases_[i], json, run);
+          results_.conditions = conditions_of(json);
+        }
+      if (const auto status = jobs.failure(i)) {
+        run.status = status->status;
+        run.message = status->message;
+        failed_.insert(i);
+      } else if (std::ssize(run.repeats) < options_.repeats)
+        missing +=
+            fmt::format("missing: {} on {}: {} of {}, {}\n", run.strategy, counted(run.ranks, "rank"),
+                        options_.repeats - std::ssize(run.repeats), counted(options_.repeats, "run"), jobs.state(i));
+    }
+    std::erase_if(results_.runs, [](const ScaleRun& run) { return run.repeats.empty() && run.status == 0; });
+    print_results();
+    fmt::print("{}", missing);
+    if (!missing.empty() || !failed_.empty())
+      fmt::print("scale --slurm --resubmit, with the same options, runs what has failed or is missing\n");
+    return missing.empty() && failed_.empty() ? 0 : 1;
+  }
+
+  /// The machine on which a run took place.
+  static Conditions conditions_of(const std::string& path) {
+    const Json json = Json::parse(read_text("--out", path)).at("conditions");
+    return {json.at("processor"), json.at("cores"), json.at("mpi"), json.at("date")};
   }
 
   void report(const ScaleRun& run) const {
@@ -307,7 +369,7 @@ class Experiment {
   std::vector<ScaleRun> wanted_;          // the run of each case before anything is measured
   int measured_layers_ = 0, layers_ = 0;  // of all predictions: layers with measured kernel times, and all
   std::string program_;
-  RunFolder folder_;
+  std::optional<RunFolder> folder_;  // of the runs that this process does
   ScaleResults results_;
   Index size_ = 0;                      // samples of the training set; used if it is not synthetic
   std::set<std::size_t> failed_;        // cases that failed in this experiment

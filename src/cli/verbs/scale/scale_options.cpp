@@ -32,14 +32,28 @@ void check_numbers(const ScaleOptions& o) {
   check_no_stream("--out", o.out);
 }
 
+/// Throws Error for options of jobs of Slurm that do not fit together.
+void check_slurm(const ScaleOptions& o) {
+  if (o.slurm && o.collect) fail("--slurm submits jobs and --collect gathers their results; give one of them");
+  for (const auto& [option, given] :
+       {std::pair("--dry-run", o.dry_run), std::pair("--resubmit", o.resubmit),
+        std::pair("--ranks-per-node", o.ranks_per_node != 0), std::pair("--sbatch", !o.sbatch.empty())})
+    if (given && !o.slurm && !o.collect) fail("{} needs --slurm", option);
+  if (o.ranks_per_node < 0) fail("--ranks-per-node {}: it must be 1 or more", o.ranks_per_node);
+  if (!o.by_slurm()) return;
+  if (o.out.empty()) fail("{} needs --out FILE for the results", o.slurm ? "--slurm" : "--collect");
+  if (!o.hostfile.empty()) fail("--hostfile {}: Slurm chooses the hosts; leave it out", o.hostfile);
+}
+
 /// Throws Error for options of train that scale sets itself or that would change what a run does.
 void check_train(const TrainOptions& o) {
   for (const auto& [option, given] :
        {std::pair("--json", !o.json.empty()), std::pair("--write-options", !o.write_options.empty()),
         std::pair("--trace", !o.trace.empty()), std::pair("--profile", o.profile), std::pair("--save", !o.save.empty()),
         std::pair("--load", !o.load.empty()), std::pair("--epochs", o.trainer.epochs != 1),
-        std::pair("--no-test", !o.test), std::pair("--log", !o.watch.log.empty()),
-        std::pair("--tensorboard", !o.watch.tensorboard.empty()), std::pair("--validate", o.watch.validates())})
+        std::pair("--no-test", !o.test), std::pair("--slurm SCRIPT", !o.slurm.empty()),
+        std::pair("--log", !o.watch.log.empty()), std::pair("--tensorboard", !o.watch.tensorboard.empty()),
+        std::pair("--validate", o.watch.validates())})
     if (given) fail("{}: scale only times a few steps in each run; leave it out", option);
 }
 
@@ -68,14 +82,15 @@ void check_hosts(const std::string& path) {
 
 /// The words of --mpiexec, or of the launcher that the build found. An installed program may run where that launcher
 /// does not exist; then `mpiexec` in PATH is taken.
-std::vector<std::string> launcher_words(const std::string& given, const std::string& hostfile) {
+std::vector<std::string> launcher_words(const std::string& given, const std::string& hostfile, bool by_slurm) {
   if (!have_mpi())
     fail(
         "scale starts processes, and this build has no MPI; configure it with -Dmpi=enabled, or run `train --ranks N`");
   std::vector<std::string> words;
-  std::istringstream in(given.empty() ? launcher : given);
+  std::istringstream in(!given.empty() ? given : by_slurm ? "srun --cpu-bind=cores" : launcher);
   for (std::string word; in >> word;) words.push_back(word);
   if (words.empty()) fail("--mpiexec \"{}\": it names no program", given);
+  if (by_slurm) return words;  // it is searched where the jobs run
   if (given.empty() && find_program(words[0]).empty()) words = {"mpiexec"};
   if (find_program(words[0]).empty()) {
     if (!given.empty()) fail("--mpiexec \"{}\": there is no program {}", given, words[0]);
@@ -125,6 +140,18 @@ void ScaleOptions::add_to(po::options_description& all) {
   add("out", po::value(&out)->value_name("FILE"),
       "write the results to FILE as JSON after every run; runs that are already in FILE are not repeated");
   add("csv", po::value(&csv)->value_name("FILE"), "write the results to FILE as CSV");
+  add("slurm", po::bool_switch(&slurm),
+      "do the runs as jobs of Slurm: write and submit an array of jobs for each number of ranks, with a job for each "
+      "strategy; --collect gathers the results");
+  add("dry-run", po::bool_switch(&dry_run), "with --slurm: print scripts and commands, and submit nothing");
+  add("resubmit", po::bool_switch(&resubmit),
+      "with --slurm: submit only what has failed or is missing, and is in no queue");
+  add("collect", po::bool_switch(&collect),
+      "gather the results of the jobs of --slurm into --out; the other options must be the same");
+  add("ranks-per-node", number(&ranks_per_node)->value_name("N"),
+      "with --slurm: ranks of a node; default: Slurm decides");
+  add("sbatch", po::value(&sbatch_text_)->value_name("OPTIONS"),
+      "with --slurm: more options of sbatch, e.g. \"--partition=gpu --time=30\"");
   add("machine", po::value(&machine)->value_name("FILE"),
       "machine file (TOML); adds predicted times to the measured ones; measured kernel times are read from FILE.times "
       "if that exists");
@@ -136,9 +163,12 @@ void ScaleOptions::check(const Program& program, const CommandLine& line) {
   arguments = line.passed_on;
   arguments.insert(arguments.end(), {"--data", train.trainer.data});
   if (!machine.empty()) arguments.insert(arguments.end(), {"--machine", machine});
+  std::istringstream in(sbatch_text_);
+  for (std::string word; in >> word;) sbatch.push_back(word);
+  check_slurm(*this);
   check_numbers(*this);
   parse_train(*this, program, line.words.front());
-  launcher = launcher_words(launcher_text_, hostfile);
+  launcher = launcher_words(launcher_text_, hostfile, by_slurm());
 }
 
 std::vector<RankCase> scale_cases(const ScaleOptions& o, std::vector<std::string>& notes) {

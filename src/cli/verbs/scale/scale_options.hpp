@@ -24,6 +24,12 @@ struct ScaleOptions {
   std::string hostfile;                 ///< file with hosts; "" for none
   std::vector<std::string> launcher;    ///< the program that starts ranks, with its options
   std::string out, csv;                 ///< files to write; "" for none
+  bool slurm = false;                   ///< submit the runs as jobs of Slurm
+  bool dry_run = false;                 ///< with slurm: only print what would be submitted
+  bool resubmit = false;                ///< with slurm: submit only what failed or is missing
+  bool collect = false;                 ///< gather the results of such jobs
+  int ranks_per_node = 0;               ///< with slurm; 0: Slurm decides
+  std::vector<std::string> sbatch;      ///< with slurm: more options of sbatch
   std::string machine;                  ///< machine file for predicted times; "" for none
   std::vector<std::string> arguments;   ///< options of `train` that every run gets
   TrainOptions train;                   ///< the same options, parsed
@@ -31,9 +37,11 @@ struct ScaleOptions {
   void add_to(boost::program_options::options_description& all);
   /// Checks all options, also those of `train`, before any run.
   void check(const Program& program, const CommandLine& line);
+  /// True if other processes do the runs, as jobs of Slurm.
+  bool by_slurm() const { return slurm || collect; }
 
  private:
-  std::string launcher_text_;
+  std::string launcher_text_, sbatch_text_;
 };
 
 /// Returns every strategy on every number of ranks that its grid allows. Appends to `notes` the strategies that fit no

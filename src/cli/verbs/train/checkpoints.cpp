@@ -2,6 +2,7 @@
 
 #include "partita/base/error.hpp"
 #include "src/cli/options/option_values.hpp"
+#include "src/cli/output/batch_script.hpp"
 #include "src/system/open_locked.hpp"
 #include "src/system/real_path.hpp"
 #include "src/train/checkpoint/run_record.hpp"
@@ -12,7 +13,6 @@
 #include <array>
 #include <cstdio>
 #include <tuple>
-#include <utility>
 
 namespace partita::cli {
 
@@ -58,27 +58,6 @@ std::optional<std::uint64_t> check_replaceable(const char* option, const std::st
   return there->identity();
 }
 
-/// Returns a word as a shell reads it.
-std::string quoted(const std::string& word) {
-  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=:,@%+-";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-/// The options of a command line that a resumed run must not have, and how many values follow.
-bool dropped(const std::string& word, bool& has_value) {
-  static constexpr std::array<std::pair<std::string_view, bool>, 4> names{
-      {{"--load", true}, {"--skip", true}, {"--new-run", false}, {"--overwrite", false}}};
-  for (const auto& [name, value] : names)
-    if (word == name || (value && word.starts_with(std::string(name) + "="))) {
-      has_value = value && word == name;
-      return true;
-    }
-  return false;
-}
-
 /// Throws Error if an option names a checkpoint, and this build has no HDF5.
 void check_hdf5(const TrainOptions& options) {
   if (!hdf5_version().empty()) return;
@@ -92,6 +71,30 @@ void check_hdf5(const TrainOptions& options) {
 }
 
 }  // namespace
+
+std::vector<std::string> words_without(const std::vector<std::string>& words,
+                                       std::span<const std::pair<std::string_view, bool>> options) {
+  std::vector<std::string> left;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto found = std::find_if(options.begin(), options.end(), [&](const auto& option) {
+      const auto& [name, has_value] = option;
+      return words[i] == name || (has_value && words[i].starts_with(std::string(name) + "="));
+    });
+    if (found == options.end())
+      left.push_back(words[i]);
+    else if (found->second && words[i] == found->first)
+      ++i;
+  }
+  return left;
+}
+
+std::vector<std::string> resuming_words(const std::vector<std::string>& words, const std::string& save) {
+  static constexpr std::array<std::pair<std::string_view, bool>, 4> options{
+      {{"--load", true}, {"--skip", true}, {"--new-run", false}, {"--overwrite", false}}};
+  std::vector<std::string> left = words_without(words, options);
+  left.insert(left.end(), {"--load", save});
+  return left;
+}
 
 bool same_run(const std::string& one, const std::string& other) {
   const auto identity = [](const std::string& path) {
@@ -224,15 +227,7 @@ void Checkpoints::save(Trainer& trainer) {
 std::string Checkpoints::resuming_command() const {
   std::string text =
       world_.size() > 1 && options_.thread_ranks == 0 ? fmt::format("mpiexec -n {} ", world_.size()) : "";
-  const auto& words = options_.words;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    bool has_value = false;
-    if (dropped(words[i], has_value))
-      i += has_value ? 1 : 0;
-    else
-      text += quoted(words[i]) + " ";
-  }
-  return text + "--load " + quoted(options_.save);
+  return text + shell_words(resuming_words(options_.words, options_.save));
 }
 
 void Checkpoints::finish(const Trainer& trainer) const {

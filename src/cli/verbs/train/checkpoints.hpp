@@ -7,7 +7,10 @@
 #include "src/cli/verbs/train/time_limit.hpp"
 
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace partita::cli {
@@ -23,6 +26,12 @@ std::optional<std::uint64_t> check_replaceable(const TrainOptions& options);
 
 /// True if both checkpoints can be of one training: what a resumed training must keep is the same.
 bool same_run(const std::string& one, const std::string& other);
+
+/// Returns the words of a command line without some options, each with true if it has a value.
+std::vector<std::string> words_without(const std::vector<std::string>& words,
+                                       std::span<const std::pair<std::string_view, bool>> options);
+/// Returns the words of a training's command line with which it goes on from the checkpoint that it saved.
+std::vector<std::string> resuming_words(const std::vector<std::string>& words, const std::string& save);
 
 /// The checkpoints of one run of `train` or `evaluate`: loads one, saves after every epoch, after every --save-every
 /// steps and when a signal asks for it. Ends the training for a signal or in time (--time-limit).

@@ -6,6 +6,7 @@
 #include "src/cli/options/train_options.hpp"
 #include "src/cli/output/plan_notes.hpp"
 #include "src/cli/output/schedule_report.hpp"
+#include "src/cli/verbs/train/batch.hpp"
 #include "src/cli/verbs/train/best_epoch.hpp"
 #include "src/cli/verbs/train/checkpoints.hpp"
 #include "src/cli/verbs/train/delays.hpp"
@@ -315,6 +316,13 @@ class Run {
 };
 
 int train(const TrainOptions& given, const ModelFactory& factory, Communicator& world) {
+  if (!given.slurm.empty()) {
+    const bool says_ranks = given.thread_ranks > 0 || world.size() > 1;
+    agree_or_throw(world, [&] {
+      if (world.rank() == 0) write_batch_script(given, says_ranks ? world.size() : 0);
+    });
+    return 0;
+  }
   TrainOptions options = given;
   std::optional<SignalWatch> saving;  // from the start: a signal that comes early must not end the run
   if (options.verb == "train") saving.emplace(SIGUSR1);
