@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import sys
 
 from checks import Program, check, read, read_json, refused, refuses, run_parts, write
@@ -85,13 +86,15 @@ def a_point_is_lost():
           len(read("submitted").splitlines()) == 2, ran)
     write("queue", "")
     write("dead", "")
+    shutil.copy("r.json.slurm/2.1.json", "r.json.slurm/3.1.json")  # its first run was done before it was lost
+    first["3.1.json"] = os.stat("r.json.slurm/3.1.json").st_mtime_ns
     ran = partita("scale", *POINTS, *OUT, "--collect", variables=variables, status=1)
-    check("it is in no queue now", "2 of 2 runs, in no queue of Slurm\n" in ran.out, ran)
+    check("it is in no queue now", "1 of 2 runs, in no queue of Slurm\n" in ran.out, ran)
     partita("scale", *POINTS, *OUT, "--slurm", "--resubmit", variables=variables)
     check("--resubmit submits it alone", read("submitted").splitlines()[2:] == [
         f"--parsable --array=3 {os.getcwd()}/r.json.slurm/ranks-2.sh"], read("submitted"))
-    check("no other point runs again", all(pathlib.Path("r.json.slurm", name).stat().st_mtime_ns == when
-                                           for name, when in first.items()) and len(first) == 11, first)
+    check("no run that was done runs again", all(pathlib.Path("r.json.slurm", name).stat().st_mtime_ns == when
+                                           for name, when in first.items()) and len(first) == 12, first)
     ran = partita("scale", *POINTS, *OUT, "--csv", "r.csv", "--collect", variables=variables)
     check("then all points are there", len(read_json("r.json")["runs"]) == 6 and "missing" not in ran.out and
           read("r.csv").count("\n") == 7, ran)
