@@ -13,11 +13,11 @@
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "strategies/cost/evaluate_terms.hpp"
+#include "strategies/cost/known_orders.hpp"
 #include "strategies/cost/plan_terms.hpp"
 #include "strategies/cost/sums_under_way.hpp"
 #include "strategies/cost/worst_ranks.hpp"
 #include "strategies/plan/layer_ops.hpp"
-#include "strategies/schedule/simulation_order.hpp"
 #include "strategies/schedule/single_stage.hpp"
 
 #include <algorithm>
@@ -46,11 +46,11 @@ std::string print_units(const std::vector<int>& units) {
 
 class CostFormula::Parts {
  public:
-  Parts(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known, Examined examined)
+  Parts(const Plan& plan, const Machine& machine, const KernelTimes& times,
+        std::shared_ptr<const OrderedSchedule> schedule, KnownLayerCosts* known, Examined examined)
       : plan_(plan),
         units_(units(machine)),
-        graph_(graph_of(plan)),
-        order_(plan.schedule, graph_),
+        schedule_(std::move(schedule)),
         splits_backward_(splits_backward(plan.schedule)),
         terms_(plan, machine, times, known, examined) {}
 
@@ -58,7 +58,7 @@ class CostFormula::Parts {
     const Priced priced = price(machine, between_stages);
     if (plan_.schedule.stages.size() > 1) {
       const Pipeline pipeline = without_transfers(priced);
-      return parts(priced, waits_for_transfers(priced) ? order_.makespan(priced.times) : pipeline.makespan, pipeline);
+      return parts(priced, waits_for_transfers(priced) ? order().makespan(priced.times) : pipeline.makespan, pipeline);
     }
     const auto [makespan, busy] = run_single_stage(plan_.schedule.stages[0], priced.times);
     return parts(priced, makespan, Pipeline(makespan, {busy}));
@@ -67,7 +67,7 @@ class CostFormula::Parts {
   Cost simulated(const Machine& machine) const {
     const Priced priced = price(machine, machine);
     Cost cost;
-    cost.simulation = order_.simulate(priced.times);
+    cost.simulation = order().simulate(priced.times);
     const Pipeline pipeline = waits_for_transfers(priced) ? without_transfers(priced) : Pipeline(cost.simulation);
     static_cast<StepCost&>(cost) = parts(priced, cost.simulation.makespan, pipeline);
     cost.bubble_rate = pipeline.bubble_rate;
@@ -129,6 +129,9 @@ class CostFormula::Parts {
     mean.measured = mean.measured && smaller.measured;
     return mean;
   }
+
+  const GroupGraph& graph() const { return schedule_->graph; }
+  const SimulationOrder& order() const { return schedule_->order; }
 
   void check(const Machine& machine) const {
     if (const auto others = units(machine); others != units_)
@@ -194,12 +197,12 @@ class CostFormula::Parts {
   /// of the rest each stage is busy: one copies out, the other copies in.
   void add_transfers(const PlanTerms::Replica& replica, const MachineRates& rates, PricedReplica& priced,
                      std::vector<GroupTimes>& groups, std::vector<EdgeTimes>& edges) const {
-    edges.assign(static_cast<std::size_t>(graph_.edges()), {});
+    edges.assign(static_cast<std::size_t>(graph().edges()), {});
     priced.transfers.assign(edges.size(), 0);
     priced.busy.assign(groups.size(), 0);
     for (const PlanTerms::Transfer& each : replica.transfers) {
       const StageTransfer output = rates.transfer(each.output), gradient = rates.transfer(each.gradient);
-      const auto edge = static_cast<std::size_t>(graph_.edge(each.from, each.to));
+      const auto edge = static_cast<std::size_t>(graph().edge(each.from, each.to));
       priced.transfers[edge] += output.seconds;
       edges[edge].output.add(overlapping(output));
       if (!each.gradient.empty()) edges[edge].gradient.add(overlapping(gradient));
@@ -233,7 +236,7 @@ class CostFormula::Parts {
     ScheduleTimes times = priced.times;
     times.edges.assign(times.edges.size(), {});
     times.second_edges.clear();
-    return Pipeline(order_.simulate(times));
+    return Pipeline(order().simulate(times));
   }
   static bool waits_for_transfers(const Priced& priced) {
     const auto takes_time = [](const EdgeTimes& each) { return each.output.seconds > 0 || each.gradient.seconds > 0; };
@@ -271,8 +274,7 @@ class CostFormula::Parts {
 
   const Plan& plan_;
   std::vector<int> units_;  // ranks per unit, by level
-  GroupGraph graph_;
-  SimulationOrder order_;
+  std::shared_ptr<const OrderedSchedule> schedule_;
   bool splits_backward_;
   PlanTerms terms_;
   mutable std::once_flag fullest_once_, traffic_once_;
@@ -281,17 +283,17 @@ class CostFormula::Parts {
 };
 
 CostFormula::CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times)
-    : CostFormula(plan, machine, times, nullptr, Examined::representatives) {}
+    : CostFormula(plan, machine, times, KnownOrders().of(plan), nullptr, Examined::representatives) {}
 
-CostFormula::CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known,
-                         Examined examined) {
+CostFormula::CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times,
+                         std::shared_ptr<const OrderedSchedule> schedule, KnownLayerCosts* known, Examined examined) {
   const double most = machine.levels.back().ranks.value;
   if (most > 0 && plan.ranks() > most)
     fail(
         "the strategy has {} ranks, but the machine '{}' holds {}: its last level '{}' has that limit; add a level "
         "for more ranks",
         plan.ranks(), machine.name, most, machine.levels.back().name);
-  parts_ = std::make_unique<const Parts>(plan, machine, times, known, examined);
+  parts_ = std::make_unique<const Parts>(plan, machine, times, std::move(schedule), known, examined);
 }
 
 CostFormula::CostFormula(CostFormula&&) noexcept = default;

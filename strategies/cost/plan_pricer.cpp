@@ -32,7 +32,7 @@ StepEndCosts PlanPricer::step_ends(const Plan& plan) {
 
 // Measured times hold for the loop in which a plan runs a layer, so other plans may not use them.
 CostFormula PlanPricer::formula(const Plan& plan, Examined examined) {
-  return {plan, machine_, times_, times_.empty() ? &known_ : nullptr, examined};
+  return {plan, machine_, times_, orders_.of(plan), times_.empty() ? &known_ : nullptr, examined};
 }
 
 }  // namespace partita

@@ -2,6 +2,7 @@
 
 #include "partita/strategies/cost/cost_formula.hpp"
 #include "strategies/cost/known_layer_costs.hpp"
+#include "strategies/cost/known_orders.hpp"
 
 namespace partita {
 
@@ -42,6 +43,7 @@ class PlanPricer {
   const Machine& machine_;
   const KernelTimes& times_;
   KnownLayerCosts known_;
+  KnownOrders orders_;
 };
 
 }  // namespace partita

@@ -24,6 +24,7 @@ class SimulationOrder::Builder {
         dependencies_(schedule, graph),
         done_(dependencies_.size(), -1),
         heads_(schedule.stages.size(), 0),
+        awaited_(heads_.size(), -1),
         sent_(dependencies_.transfers() ? heads_.size() : 0) {}
 
   void run() && {
@@ -38,19 +39,24 @@ class SimulationOrder::Builder {
     const auto& actions = schedule_.stages[stage];
     const std::size_t head = heads_[stage], before_waits = order_.waits_.size();
     if (head == actions.size()) return false;
+    if (awaited_[stage] >= 0 && done_[awaited_[stage]] < 0) return false;
     const Action& action = actions[head];
     bool ready = true;
+    const auto step_of = [&](const Action& before) {
+      const std::size_t index = dependencies_.index(before);
+      if (ready && done_[index] < 0) awaited_[stage] = static_cast<std::ptrdiff_t>(index);
+      ready = ready && done_[index] >= 0;
+      return done_[index];
+    };
     dependencies_.each(action, [&](const Action& before) {
-      const int step = done_[dependencies_.index(before)];
-      ready = ready && step >= 0;
+      const int step = step_of(before);
       if (!ready) return;
       const bool crosses =
           order_.steps_[step].stage != static_cast<int>(stage) && (action.is_compute() || action.is_transfer());
       order_.waits_.push_back({step, crosses ? edge(action.group, before.group) : -1});
     });
     each_unended_send(stage, action, [&](const Action& received) {
-      const int step = done_[dependencies_.index(received)];
-      ready = ready && step >= 0;
+      const int step = step_of(received);
       if (ready) order_.waits_.push_back({step, -1});
     });
     if (!ready) {
@@ -123,6 +129,7 @@ class SimulationOrder::Builder {
   Dependencies dependencies_;
   std::vector<int> done_;  // by Dependencies::index: the number of the step; -1: not done yet
   Heads heads_;
+  std::vector<std::ptrdiff_t> awaited_;    // by stage: an action for which it waited last, as an index; -1: none yet
   std::vector<std::vector<Action>> sent_;  // by stage: sends that it has not waited for; empty without transfers
 };
 

@@ -7,6 +7,7 @@
 namespace partita {
 
 class KnownLayerCosts;
+struct OrderedSchedule;
 enum class Examined;
 
 /// The cost of a plan as a formula of the machine's constants. For each distinct layer it holds the operations and
@@ -37,8 +38,8 @@ class CostFormula {
  private:
   friend class PlanPricer;
   /// A formula for `machine` alone, which takes what layers cost from `known` and adds to it; null: for all machines.
-  CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times, KnownLayerCosts* known,
-              Examined examined);
+  CostFormula(const Plan& plan, const Machine& machine, const KernelTimes& times,
+              std::shared_ptr<const OrderedSchedule> schedule, KnownLayerCosts* known, Examined examined);
 
   class Parts;
   std::unique_ptr<const Parts> parts_;
