@@ -240,6 +240,30 @@ void StagePartitionCost::count_actions() {
     auto& counts = counts_.emplace_back();
     for (std::size_t g = 0; g < groups; ++g)
       if (forwards[g] > 0) counts.push_back({g, forwards[g]});
+    count_until_drained(actions);
+  }
+}
+
+void StagePartitionCost::count_until_drained(const std::vector<Action>& actions) {
+  using enum Action::Kind;
+  const auto computes_data = [](const Action& each) { return each.kind == backward || each.kind == backward_data; };
+  const auto end = std::find_if(actions.rbegin(), actions.rend(), computes_data).base();
+  UntilDrained& until = until_drained_.emplace_back();
+  std::vector<UntilDrained::Actions> by_group(held_.size());
+  for (auto action = actions.begin(); action != end; ++action) {
+    UntilDrained::Actions& count = by_group[action->group];
+    if (action->kind == forward) ++count.forward;
+    if (computes_data(*action)) ++count.data;
+    if (action->kind == backward || action->kind == backward_filter) ++count.filter;
+    all_together_ = all_together_ && action->kind != backward_data;
+    all_apart_ = all_apart_ && action->kind != backward;
+  }
+  if (end == actions.begin()) return;
+  until.first = static_cast<std::size_t>(actions.front().group);
+  until.last = static_cast<std::size_t>(std::prev(end)->group);
+  for (std::size_t g = 0; g < by_group.size(); ++g) {
+    by_group[g].group = g;
+    if (by_group[g].forward > 0) until.actions.push_back(by_group[g]);
   }
 }
 
@@ -376,8 +400,35 @@ double StagePartitionCost::work(const std::vector<int>& ends) const {
   return most;
 }
 
-double StagePartitionCost::makespan(const std::vector<int>& ends) {
+/// A stage begins when a microbatch has passed through the groups before its first one. When it has computed its last
+/// gradient of inputs, that still passes through the groups before, of which each then computes the rest.
+double StagePartitionCost::least_makespan(const Groups& groups) const {
+  const auto& times = groups.times;
+  std::vector<double> begins(times.size(), 0), remains;  // by group
+  for (const GroupTimes& each : times)
+    remains.push_back((all_apart_ ? each.backward_filter : 0) + each.reduce + each.step);
+  for (const auto& [from, to] : groups.edges) {  // ascending by consumer
+    const GroupTimes& before = times[from];
+    begins[to] = std::max(begins[to], begins[from] + before.forward);
+    remains[to] =
+        std::max(remains[to], before.backward_data + (all_together_ ? before.backward_filter : 0) + remains[from]);
+  }
+  double most = 0;
+  for (std::size_t stage = 0; stage < counts_.size(); ++stage) {
+    double all = after(stage, groups), drained = 0;
+    for (const auto& [g, count] : counts_[stage])
+      all += count * (times[g].forward + times[g].backward_data + times[g].backward_filter);
+    const UntilDrained& until = until_drained_[stage];
+    for (const auto& [g, forward, data, filter] : until.actions)
+      drained += forward * times[g].forward + data * times[g].backward_data + filter * times[g].backward_filter;
+    most = std::max(most, begins[until.first] + std::max(all, drained + remains[until.last]));
+  }
+  return most;
+}
+
+double StagePartitionCost::makespan(const std::vector<int>& ends, double most) {
   const Groups groups = this->groups(ends, true);
+  if (const double least = least_makespan(groups); least > most) return least;
   auto& [edges, order] = run_;
   if (!order || edges != groups.edges) {
     edges = groups.edges;

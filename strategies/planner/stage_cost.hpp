@@ -3,6 +3,7 @@
 #include "partita/strategies/cost/estimate.hpp"
 #include "strategies/plan/schedule_cache.hpp"
 
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -50,8 +51,9 @@ class StagePartitionCost {
   double least_work() const;
   /// Seconds per step of the stage with the most work: a lower bound for every order of actions.
   double work(const std::vector<int>& ends) const;
-  /// Seconds per step: simulates the schedule with its transfers, gradient sums and optimizer updates.
-  double makespan(const std::vector<int>& ends);
+  /// Seconds per step: simulates the schedule with its transfers, gradient sums and optimizer updates. A lower bound
+  /// instead if that is more than `most`, in less time.
+  double makespan(const std::vector<int>& ends, double most = std::numeric_limits<double>::infinity());
 
  private:
   /// The schedule's groups under one partition: their times, and which group feeds which.
@@ -65,6 +67,7 @@ class StagePartitionCost {
   template <class Bytes>
   Index on_fullest_stage(const std::vector<int>& ends, const Bytes& bytes) const;
   void add_transfers(const std::vector<int>& ends, Groups& groups, bool edges) const;
+  double least_makespan(const Groups& groups) const;
   /// Seconds that a stage spends on gradient sums and updates, once per step.
   double after(std::size_t stage, const Groups& groups) const;
   void add_layers(const Plan& plan, PlanPricer& pricer, const std::vector<LayerCost>& costs);
@@ -73,6 +76,7 @@ class StagePartitionCost {
   void add_parted(const Plan& plan, PlanPricer& pricer, const std::vector<LayerCost>& costs);
   void join_layers();
   void count_actions();
+  void count_until_drained(const std::vector<Action>& actions);
 
   struct Boundary {
     double overlap = 0, latency = 0;
@@ -98,7 +102,18 @@ class StagePartitionCost {
     int microbatches = 0;
   };
   std::vector<std::vector<Count>> counts_;  // by stage: its groups and the number of microbatches that each runs
-  std::vector<int> held_;                   // by group: maximum number of microbatches in flight
+  /// What a stage does up to its last action that computes a gradient of inputs.
+  struct UntilDrained {
+    struct Actions {
+      std::size_t group = 0;
+      int forward = 0, data = 0, filter = 0;  // the numbers of actions that compute these
+    };
+    std::size_t first = 0, last = 0;  // the groups of its first action and of that one
+    std::vector<Actions> actions;
+  };
+  std::vector<UntilDrained> until_drained_;      // by stage
+  bool all_together_ = true, all_apart_ = true;  // each action backward computes both gradients; each computes one
+  std::vector<int> held_;                        // by group: maximum number of microbatches in flight
   std::size_t actions_ = 0;
   std::vector<Boundary> boundaries_;       // by the links between stages
   std::vector<std::vector<int>> between_;  // by pair of stages: index into boundaries_

@@ -65,13 +65,15 @@ std::vector<int> even_partition(const StagePartitionCost& price, const Cost& cos
   return ends.empty() ? ends : best_partition(price.pieces(), price.groups(), sends, sends_at_least, std::plus<>());
 }
 
+/// Seconds that differ by this share are equal.
+constexpr double rounding = 1e-9;
+
 /// How good a partition is. Exceeding the memory limit is always worse.
 struct Score {
   Index beyond = 0;  // bytes over the limit
   double seconds = 0, sends = 0;
 
   bool better_than(const Score& other) const {
-    constexpr double rounding = 1e-9;
     if (beyond != other.beyond) return beyond < other.beyond;
     if (std::abs(seconds - other.seconds) > rounding * other.seconds) return seconds < other.seconds;
     return sends < other.sends * (1 - rounding);
@@ -145,7 +147,9 @@ class BoundarySearch {
     if (!gains()) return false;  // work is a lower bound of the makespan
     if (judge == Judge::makespan) {
       effort_ -= static_cast<double>(price_.actions());
-      score.seconds = price_.makespan(ends);
+      const bool time_decides = !best.ends.empty() && score.beyond == best.score.beyond;
+      score.seconds =
+          time_decides ? price_.makespan(ends, best.score.seconds * (1 + 2 * rounding)) : price_.makespan(ends);
       if (!gains()) return false;
     }
     best = {ends, score};

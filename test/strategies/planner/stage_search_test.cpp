@@ -251,6 +251,19 @@ TEST(StageSearch, FindsTheSamePartitionInEveryRun) {
   });
 }
 
+// What makespan() returns instead of a makespan beyond its limit lies between the two, and is the makespan itself where
+// equal stages wait only while the pipeline fills and drains.
+TEST(StageSearch, MakespansBeyondALimitAreBounds) {
+  for_prices(all_kinds(), [](Priced& priced) {
+    for (const auto& ends : all_partitions(priced)) {
+      const double all = priced.price.makespan(ends), least = priced.price.makespan(ends, 0);
+      EXPECT_LE(least, all * (1 + rounding)) << priced.what;
+      EXPECT_LE(priced.price.work(ends), least * (1 + rounding)) << priced.what;
+      EXPECT_EQ(priced.price.makespan(ends, all * (1 + rounding)), all) << priced.what;
+    }
+  });
+}
+
 // No order of actions takes less than the work of the stage that works longest.
 TEST(StageSearch, WorkBoundsTheMakespan) {
   for_prices(all_kinds(), [](Priced& priced) {
