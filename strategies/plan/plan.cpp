@@ -96,9 +96,11 @@ std::vector<Index> Plan::offsets(const Bucket& bucket, int rank) const {
 Interval Plan::share(const Bucket& bucket, int rank) const {
   const Interval all{0, elements(bucket, rank)};
   if (!sharded_optimizer) return all;
-  const auto group = grid_of(bucket.last()).group(rank, bucket.axes);
-  const auto place = std::find(group.begin(), group.end(), rank) - group.begin();
-  return balanced_block(all, static_cast<int>(group.size()), static_cast<int>(place));
+  const Grid& grid = grid_of(bucket.last());
+  int place = 0;  // of the rank in its group, which is in ascending order
+  for (int axis = 0; axis < grid.axes(); ++axis)
+    if ((bucket.axes >> axis & 1U) != 0) place = place * grid.extent(axis) + grid.coordinate(rank, axis);
+  return balanced_block(all, grid.group_size(bucket.axes), place);
 }
 
 bool Plan::holds_both_copies(const Bucket& bucket, int stage) const {

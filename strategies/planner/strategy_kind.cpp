@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace partita {
@@ -30,9 +32,10 @@ StrategyKind kind_of(const Model& model, const Strategy& strategy) {
     });
   };
   const RuleValues outputs = rule_values(model, strategy, [](const LayerRule& rule) { return rule.output; });
+  std::set<std::pair<std::size_t, std::string>> seen;  // values of tensors with these dimensions
   for (std::size_t i = 0; i < outputs.of_layer.size(); ++i) {
     const auto value = outputs.of_layer[i];
-    if (!value) continue;
+    if (!value || !seen.emplace(*value, model.shapes()[i].names()).second) continue;
     const auto has = [&](char dim) { return model.shapes()[i].has(dim); };
     for (const auto& [dim, axes] : fitting_words(outputs.values[*value], has)) {
       if (std::none_of(axes.begin(), axes.end(), cuts)) continue;
