@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -86,11 +87,47 @@ std::vector<std::string> patterns_of(const std::vector<NamedChoice>& choices) {
   return patterns;
 }
 
+/// A name or a pattern, and the names that it matches.
+using Match = std::pair<std::string, NameSet>;
+
+/// The patterns of a list of names.
+struct Matches {
+  std::vector<std::string> names;
+  std::vector<Match> matches;
+};
+
+/// Returns the names and their patterns. Of those that match the same names, the first is kept. A full name comes
+/// before all patterns. The thread keeps the last ones, since a search covers the same names again and again.
+std::shared_ptr<const Matches> matches_of(const std::vector<NamedChoice>& choices) {
+  thread_local std::shared_ptr<const Matches> last;
+  const auto same = [](const NamedChoice& choice, const std::string& name) { return choice.name == name; };
+  if (last && std::equal(choices.begin(), choices.end(), last->names.begin(), last->names.end(), same)) return last;
+  auto all = std::make_shared<Matches>();
+  std::set<NameSet> known;
+  const auto add = [&](NameSet matched, const std::string& text) {
+    if (known.insert(matched).second) all->matches.emplace_back(text, std::move(matched));
+  };
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    all->names.push_back(choices[i].name);
+    NameSet alone = empty_set(choices.size());
+    insert(alone, i);
+    add(std::move(alone), choices[i].name);
+  }
+  for (const std::string& pattern : patterns_of(choices)) {
+    const Strategy::Rule rule{pattern, {}, ""};
+    NameSet matched = empty_set(choices.size());
+    for (std::size_t i = 0; i < choices.size(); ++i)
+      if (rule.matches(choices[i].name)) insert(matched, i);
+    add(std::move(matched), pattern);
+  }
+  return last = std::move(all);
+}
+
 /// Writes lists rule by rule, until no name has a wrong value.
 class Cover {
  public:
   explicit Cover(const std::vector<NamedChoice>& choices)
-      : forbidden_(empty_set(choices.size())), start_{empty_set(choices.size()), {}} {
+      : all_(matches_of(choices)), forbidden_(empty_set(choices.size())), start_{empty_set(choices.size()), {}} {
     std::uint64_t values = 0;
     for (const NamedChoice& choice : choices) values |= choice.free ? 0 : choice.accepts;
     for (int v = 0; v < 64; ++v)
@@ -99,17 +136,9 @@ class Cover {
       if (!choices[i].free) insert(choices[i].accepts == 0 ? forbidden_ : start_.wrong, i);
       for (auto& [v, set] : accepting_)
         if (choices[i].free || (choices[i].accepts >> v & 1U) != 0) insert(set, i);
-      NameSet alone = empty_set(choices.size());
-      insert(alone, i);
-      add_match(std::move(alone), choices[i].name);
     }
-    for (const std::string& pattern : patterns_of(choices)) {
-      const Strategy::Rule rule{pattern, {}, ""};
-      NameSet matched = empty_set(choices.size());
-      for (std::size_t i = 0; i < choices.size(); ++i)
-        if (rule.matches(choices[i].name)) insert(matched, i);
-      add_match(std::move(matched), pattern);
-    }
+    for (const Match& match : all_->matches)
+      if (!matches_forbidden(match.second)) matches_.push_back(&match);
   }
 
   std::vector<NameRule> shortest() const {
@@ -117,7 +146,7 @@ class Cover {
     while (count(beam.front().wrong) > 0) beam = extended(beam);
     std::vector<NameRule> rules;
     for (const auto& [match, value] : beam.front().rules)
-      rules.push_back({matches_[match].first, accepting_[value].first});
+      rules.push_back({matches_[match]->first, accepting_[value].first});
     return rules;
   }
 
@@ -135,11 +164,10 @@ class Cover {
     auto operator<=>(const Step&) const = default;
   };
 
-  /// Of patterns that match the same names, the first is kept. A full name comes before all patterns.
-  void add_match(NameSet matched, const std::string& text) {
+  bool matches_forbidden(const NameSet& matched) const {
     for (std::size_t w = 0; w < matched.size(); ++w)
-      if ((matched[w] & forbidden_[w]) != 0) return;
-    if (known_.insert(matched).second) matches_.emplace_back(text, std::move(matched));
+      if ((matched[w] & forbidden_[w]) != 0) return true;
+    return false;
   }
 
   static std::uint64_t wrong_after(std::uint64_t wrong, std::uint64_t matched, std::uint64_t accepting) {
@@ -150,7 +178,7 @@ class Cover {
     const int before = count(partial.wrong);
     for (std::size_t m = 0; m < matches_.size(); ++m)
       for (std::size_t v = 0; v < accepting_.size(); ++v) {
-        const NameSet &matched = matches_[m].second, &accepting = accepting_[v].second;
+        const NameSet &matched = matches_[m]->second, &accepting = accepting_[v].second;
         Step step{0, 0, number, m, v};
         for (std::size_t w = 0; w < matched.size(); ++w) {
           step.wrong += std::popcount(wrong_after(partial.wrong[w], matched[w], accepting[w]));
@@ -170,7 +198,7 @@ class Cover {
       if (next.size() == beam_width) break;
       Partial more = beam[step.partial];
       for (std::size_t w = 0; w < more.wrong.size(); ++w)
-        more.wrong[w] = wrong_after(more.wrong[w], matches_[step.match].second[w], accepting_[step.value].second[w]);
+        more.wrong[w] = wrong_after(more.wrong[w], matches_[step.match]->second[w], accepting_[step.value].second[w]);
       if (!seen.insert(more.wrong).second) continue;
       more.rules.emplace_back(step.match, step.value);
       next.push_back(std::move(more));
@@ -178,8 +206,8 @@ class Cover {
     return next;
   }
 
-  std::vector<std::pair<std::string, NameSet>> matches_;  // a pattern and what it matches
-  std::set<NameSet> known_;
+  std::shared_ptr<const Matches> all_;
+  std::vector<const Match*> matches_;               // those of them that may be used
   std::vector<std::pair<int, NameSet>> accepting_;  // a value and the names that accept it
   NameSet forbidden_;
   Partial start_;
