@@ -16,7 +16,8 @@ namespace {
 /// buffer.
 class Replay {
  public:
-  Replay(const StepProgram& program, int rank, const MemoryUse& held, const MessageMemory& messages)
+  /// `sizes` as in MemoryTracker.
+  Replay(const StepProgram& program, int rank, const MemoryUse& held, const MessageMemory& messages, bool sizes)
       : plan_(program.plan()),
         messages_(messages),
         stage_(plan_.stage_of_rank(rank)),
@@ -24,6 +25,7 @@ class Replay {
         program_(program),
         stage_layers_(program_.stage_layers()),
         master_(size_of(master_dtype(plan_.workload.dtype))),
+        memory_(sizes),
         microbatches_(static_cast<std::size_t>(plan_.microbatches)),
         sums_(plan_.buckets.size()) {
     for (std::size_t i = 0; i < memory_classes; ++i) memory_.take(static_cast<MemoryClass>(i), held.bytes[i]);
@@ -397,12 +399,12 @@ class Replay {
 
 MemoryPeak replay_memory(const StepProgram& program, int rank, const MemoryUse& held, const MessageMemory& messages,
                          bool all) {
-  return Replay(program, rank, held, messages).run(all).peak();
+  return Replay(program, rank, held, messages, false).run(all).peak();
 }
 
 Index replay_taken(const StepProgram& program, int rank, const MemoryUse& held, const MessageMemory& messages,
                    bool all) {
-  return held.total() + Replay(program, rank, held, messages).run(all).taken();
+  return held.total() + Replay(program, rank, held, messages, true).run(all).taken();
 }
 
 }  // namespace partita

@@ -21,7 +21,7 @@ class MemoryTracker {
     ~Held() {
       of_.now_[memory_] -= bytes_;
       of_.total_ -= bytes_;
-      --of_.buffers_[bytes_of_block(bytes_)].now;
+      if (of_.sizes_) --of_.buffers_[bytes_of_block(bytes_)].now;
     }
 
    private:
@@ -34,14 +34,18 @@ class MemoryTracker {
   /// A number of bytes, held until the last copy is destroyed.
   using Buffer = std::shared_ptr<const Held>;
 
-  MemoryTracker() = default;
+  /// `sizes`: taken() is asked for. Without, empty buffers are null.
+  explicit MemoryTracker(bool sizes) : sizes_(sizes) {}
   MemoryTracker(const MemoryTracker&) = delete;
   MemoryTracker& operator=(const MemoryTracker&) = delete;
 
   Buffer hold(MemoryClass memory, Index bytes) {
+    if (bytes == 0 && !sizes_) return {};
     take(memory, bytes);
-    Buffers& alike = buffers_[bytes_of_block(bytes)];
-    alike.most = std::max(alike.most, ++alike.now);
+    if (sizes_) {
+      Buffers& alike = buffers_[bytes_of_block(bytes)];
+      alike.most = std::max(alike.most, ++alike.now);
+    }
     return std::make_shared<const Held>(*this, memory, bytes);
   }
   /// Holds `bytes` bytes until the end.
@@ -52,6 +56,7 @@ class MemoryTracker {
     peak_.total = std::max(peak_.total, total_);
   }
   const MemoryPeak& peak() const { return peak_; }
+  /// @pre It counts sizes.
   /// Returns the bytes that hold() needs if the memory of a buffer is used again for those of the same size alone.
   Index taken() const {
     Index bytes = 0;
@@ -65,6 +70,7 @@ class MemoryTracker {
     Index now = 0, most = 0;
   };
 
+  bool sizes_;
   MemoryUse now_;
   Index total_ = 0;                             // of now_
   std::unordered_map<Index, Buffers> buffers_;  // by bytes_of_block()
