@@ -69,13 +69,27 @@ bool equivalent_cost(const LayerPlan& a, const LayerPlan& b) {
 std::size_t cost_hash(const LayerPlan& layer) {
   std::size_t hash = std::hash<std::string_view>()(layer.op->kind());
   const auto mix = [&](std::size_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15U; };  // Fibonacci hashing
+  const auto mix_layout = [&](const Layout& layout) {
+    mix(layout.partial() << 16U | layout.sharding());
+    for (int d = 0; d < layout.shape().dims(); ++d) mix(layout.sharding(d));
+  };
   const auto mix_shape = [&](const Shape& shape) {
     for (int d = 0; d < shape.dims(); ++d) mix(static_cast<std::size_t>(shape.extent(d)));
   };
   mix_shape(layer->shape);
   for (const Shape& shape : layer->input_shapes) mix_shape(shape);
-  for (const auto& w : layer->at.w) mix_shape(w.shape());
+  for (const auto& w : layer->at.w) {
+    mix_shape(w.shape());
+    mix_layout(w);
+  }
   mix(layer->at.y.sharding() << 16U | layer->y.sharding());
+  mix(static_cast<std::size_t>(layer->y.grid().first_rank()));
+  for (const auto* layouts : {&layer->at.x, &layer->at.dx})
+    for (const Layout& layout : *layouts) mix_layout(layout);
+  for (const ProductPlan& product : layer->at.products) {
+    for (const Layout* used : {&product.a_used, &product.b_used, &product.c_made}) mix_layout(*used);
+    mix(product.panels.size());
+  }
   return hash;
 }
 
