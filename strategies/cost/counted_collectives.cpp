@@ -189,25 +189,47 @@ const CountedCollectives::Traffic& CountedCollectives::traffic(const CollectiveO
     for (std::size_t me = 0; me < all.size(); ++me)
       for (const auto& [round, place] : all[me]) {
         LinkBytes& links = known->second[{round.phase, place}];
-        const auto add = [&](const std::vector<SizedMessage>& messages, Sizes InOut::*sizes) {
+        const auto add = [&](const std::vector<SizedMessage>& messages, Messages InOut::*direction) {
           for (const SizedMessage& message : messages) {
             const int farthest = machine_.level_of(ranks[me], ranks[message.peer]);
-            ++(links.of_rank[{farthest, ranks[me]}].*sizes)[message.bytes];
+            (links.of_rank.*direction).push_back({farthest, ranks[me], message.bytes, 1});
             for (int level = farthest; level > 0; --level)
-              ++(links.of_unit[{level, unit(level - 1, ranks[me])}].*sizes)[message.bytes];
+              (links.of_unit.*direction).push_back({level, unit(level - 1, ranks[me]), message.bytes, 1});
           }
         };
         add(round.sent, &InOut::sent);
         add(round.received, &InOut::received);
       }
   }
+  for (auto& [place, links] : known->second)
+    for (InOut* each : {&links.of_rank, &links.of_unit}) {
+      join(each->sent);
+      join(each->received);
+    }
   return known->second;
 }
 
+/// Sorts messages, and counts those of one size over the same links together.
+void CountedCollectives::join(Messages& messages) {
+  std::sort(messages.begin(), messages.end());
+  auto last = messages.begin();
+  for (const Sizes& each : messages) {
+    if (&each == &messages.front()) continue;
+    if (last->level == each.level && last->end == each.end && last->bytes == each.bytes)
+      last->count += each.count;
+    else
+      *++last = each;
+  }
+  if (!messages.empty()) messages.erase(last + 1, messages.end());
+  messages.shrink_to_fit();
+}
+
 /// Returns the bytes that links carry until one of their messages has passed, if all share them fairly.
-double CountedCollectives::shared(const Sizes& messages, double bytes) {
+double CountedCollectives::shared(const Messages& messages, int level, int end, double bytes) {
   double all = 0;
-  for (const auto& [size, count] : messages) all += count * std::min(size, bytes);
+  for (auto each = std::lower_bound(messages.begin(), messages.end(), Sizes{level, end, 0, 0});
+       each != messages.end() && each->level == level && each->end == end; ++each)
+    all += each->count * std::min(each->bytes, bytes);
   return all;
 }
 
@@ -220,16 +242,17 @@ std::vector<LinkUse> CountedCollectives::uses(const CollectiveRound& round, cons
     bool messages = false;
   };
   std::map<int, OfLevel> levels;
-  const auto add = [&](const std::vector<SizedMessage>& messages, Sizes InOut::*near, Sizes InOut::*far) {
+  const auto add = [&](const std::vector<SizedMessage>& messages, Messages InOut::*near, Messages InOut::*far) {
     for (const SizedMessage& message : messages) {
       const int rank = ranks[me], peer = ranks[message.peer], farthest = machine_.level_of(rank, peer);
       levels[farthest].messages = true;
-      for (const auto& [end, sizes] : {std::pair(rank, near), std::pair(peer, far)}) {
+      for (const auto& [end, direction] : {std::pair(rank, near), std::pair(peer, far)}) {
         OfLevel& here = levels[farthest];
-        here.of_rank = std::max(here.of_rank, shared(links.of_rank.at({farthest, end}).*sizes, message.bytes));
+        here.of_rank = std::max(here.of_rank, shared(links.of_rank.*direction, farthest, end, message.bytes));
         for (int level = farthest; level > 0; --level) {
-          const Sizes& all = links.of_unit.at({level, unit(level - 1, end)}).*sizes;
-          levels[level].of_unit = std::max(levels[level].of_unit, shared(all, message.bytes));
+          OfLevel& passed = levels[level];
+          const double bytes = shared(links.of_unit.*direction, level, unit(level - 1, end), message.bytes);
+          passed.of_unit = std::max(passed.of_unit, bytes);
         }
       }
     }

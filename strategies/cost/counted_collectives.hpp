@@ -41,15 +41,20 @@ class CountedCollectives {
   };
   using Rounds = std::vector<std::vector<Timed>>;  // by rank of a collective; peers are indices into its ranks
   using Way = std::pair<CollectiveAlgorithm, LevelUse>;
-  /// Messages over links that share them fairly: how many there are of each size in bytes.
-  using Sizes = std::map<double, int>;
-  struct InOut {
-    Sizes sent, received;
+  /// Messages of one size over links that share them fairly.
+  struct Sizes {
+    int level = 0, end = 0;  ///< a rank's link to a level, or those that a unit of the level below shares
+    double bytes = 0;        ///< of a message
+    int count = 0;
+    auto operator<=>(const Sizes&) const = default;
   };
-  /// The messages that pass links at a time: by level, the link of a rank, and those that the ranks of a unit of the
-  /// level below share.
+  using Messages = std::vector<Sizes>;  // ascending
+  struct InOut {
+    Messages sent, received;
+  };
+  /// The messages that pass the links of ranks and of units at a time.
   struct LinkBytes {
-    std::map<std::pair<int, int>, InOut> of_rank, of_unit;
+    InOut of_rank, of_unit;
   };
   using Traffic = std::map<std::pair<int, int>, LinkBytes>;  // by phase and place
 
@@ -59,7 +64,8 @@ class CountedCollectives {
   const Rounds& rounds(const std::vector<int>& ranks, const CollectiveOption& way);
   static void align(Rounds& all);
   const Traffic& traffic(const CollectiveOption& way);
-  static double shared(const Sizes& messages, double bytes);
+  static void join(Messages& messages);
+  static double shared(const Messages& messages, int level, int end, double bytes);
   std::vector<LinkUse> uses(const CollectiveRound& round, const LinkBytes& links, const std::vector<int>& ranks,
                             std::size_t me, int width, LinkTables& tables) const;
   std::vector<Sequence> switches(const std::vector<int>& ranks, LinkTables& tables);
