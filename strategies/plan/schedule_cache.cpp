@@ -6,9 +6,19 @@ namespace partita {
 
 namespace {
 
-/// The number of schedules to keep: enough for two kinds at four numbers of microbatches. A schedule of 128 stages and
-/// 128 microbatches takes 2 MiB, and its order 7 MiB.
-constexpr std::size_t most_kept = 8;
+/// The number of schedules to keep, whatever their length: enough for two kinds at four numbers of microbatches. A
+/// schedule of 128 stages and 128 microbatches takes 2 MiB, and its order 7 MiB.
+constexpr std::size_t least_kept = 8;
+/// More are kept as long as they have fewer actions in all. A search for stage boundaries meets many graphs.
+constexpr std::size_t most_actions = 1U << 20U;
+/// To compare a request with more than these would take longer than to make a short schedule.
+constexpr std::size_t most_kept = 256;
+
+std::size_t actions_of(const Schedule& schedule) {
+  std::size_t count = 0;
+  for (const auto& stage : schedule.stages) count += stage.size();
+  return count;
+}
 
 }  // namespace
 
@@ -22,8 +32,12 @@ ScheduleCache::Made& ScheduleCache::made(const ScheduleRequest& request, const G
     return made_.front();
   }
   auto schedule = std::make_shared<const Schedule>(with_communication(generate(request), graph, true, places));
+  actions_ += actions_of(*schedule);
   made_.push_front({request, graph, places, std::move(schedule), nullptr});
-  if (made_.size() > most_kept) made_.pop_back();
+  while (made_.size() > most_kept || (made_.size() > least_kept && actions_ > most_actions)) {
+    actions_ -= actions_of(*made_.back().schedule);
+    made_.pop_back();
+  }
   return made_.front();
 }
 

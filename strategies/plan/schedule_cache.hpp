@@ -29,7 +29,8 @@ class ScheduleCache {
   };
   Made& made(const ScheduleRequest& request, const GroupGraph& graph, const std::vector<std::vector<int>>& places);
 
-  std::deque<Made> made_;  // most recent first
+  std::deque<Made> made_;    // most recent first
+  std::size_t actions_ = 0;  // of all of them
 };
 
 }  // namespace partita
