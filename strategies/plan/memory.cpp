@@ -29,6 +29,16 @@ void add_weights(const Plan& plan, const LayerPlan& layer, int rank, MemoryUse& 
 void add_bucket(const Plan& plan, const Bucket& bucket, int rank, MemoryUse& use, std::optional<int> layer = {}) {
   const Index gradient = size_of(plan.gradient_dtype), master = size_of(master_dtype(plan.workload.dtype));
   const auto states = static_cast<Index>(plan.workload.optimizer.states().size());
+  if (layer && !plan.sharded_optimizer) {  // what lies before it in the bucket does not matter
+    for (const Bucket::Entry& entry : bucket.entries) {
+      if (entry.layer != *layer) continue;
+      const Index elements = plan.elements(Bucket{bucket.axes, bucket.sharding, {entry}}, rank);
+      use[MemoryClass::weights] += elements * master;
+      use[MemoryClass::gradients] += elements * gradient;
+      use[MemoryClass::optimizer] += elements * master * states;
+    }
+    return;
+  }
   const auto offsets = plan.offsets(bucket, rank);
   const Interval share = plan.share(bucket, rank);
   for (std::size_t i = 0; i < bucket.entries.size(); ++i) {
