@@ -23,7 +23,7 @@ constexpr std::size_t most_layouts = 2;
 /// With more axes than these, of which each may cut F, C or neither, only those that cut channels are moved.
 constexpr std::size_t most_axes = 4;
 
-/// Layers that share a binding and leave something open, each kind once.
+/// Layers that are bound alike, on whatever stage, and leave something open, each kind once.
 struct LayerKind {
   std::vector<int> layers;
   bool lays_out_weights = true, chooses_algorithm = true;
@@ -70,18 +70,40 @@ bool is_open(const LayerPlan& layer) {
          });
 }
 
-std::vector<LayerKind> kinds(const Plan& plan, const Strategy& strategy) {
+bool alike(const Layout& a, const Layout& b) { return a.grid().same_axes(b.grid()) && a.on(b.grid()) == b; }
+
+bool alike(const std::vector<Layout>& a, const std::vector<Layout>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Layout& one, const Layout& other) { return alike(one, other); });
+}
+
+/// True if two open layers differ in their stages alone. What is faster for one of them is seldom slower for the other,
+/// and together they save what no stage saves while the step waits for the others.
+bool alike(const LayerPlan& a, const LayerPlan& b) {
+  if (a.binding == b.binding) return true;
+  return equal_operators(*a.op, *b.op) && a->needs_dx == b->needs_dx && alike(a->at.x, b->at.x) &&
+         alike(a->at.w, b->at.w) && alike(a->at.dw, b->at.dw) && alike(a->y, b->y) && alike(a->at.y, b->at.y) &&
+         alike(arriving(a), arriving(b));
+}
+
+/// With `by_stage`, layers of a kind share a binding.
+std::vector<LayerKind> kinds(const Model& model, const Plan& plan, const Strategy& strategy, bool by_stage = false) {
+  const RuleValues weights = rule_values(model, strategy, [](const LayerRule& rule) { return rule.weights; });
+  const RuleValues algorithms = rule_values(model, strategy, [](const LayerRule& rule) {
+    return rule.algorithm ? std::optional(rule.algorithm->text()) : std::nullopt;
+  });
   std::vector<LayerKind> all;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
     const LayerPlan& layer = plan.layers[i];
     if (plan.grid_of(i).size() == 1 || !is_open(layer)) continue;
-    const LayerRule given = strategy.rule_of(layer.name);
     const bool weighs = !layer->weights.empty();
-    const LayerKind kind{{i}, weighs && layer.table < 0 && !given.weights, !weighs || !layer->at.products.empty()};
-    if (given.algorithm || !(kind.lays_out_weights || kind.chooses_algorithm)) continue;
+    const LayerKind kind{
+        {i}, weighs && layer.table < 0 && !weights.of_layer[i], !weighs || !layer->at.products.empty()};
+    if (algorithms.of_layer[i] || !(kind.lays_out_weights || kind.chooses_algorithm)) continue;
     const auto found = std::find_if(all.begin(), all.end(), [&](const LayerKind& other) {
-      return plan.layers[other.layers.front()].binding == layer.binding &&
-             other.lays_out_weights == kind.lays_out_weights;
+      const LayerPlan& first = plan.layers[other.layers.front()];
+      return (by_stage ? first.binding == layer.binding : alike(first, layer)) &&
+             other.lays_out_weights == kind.lays_out_weights && other.chooses_algorithm == kind.chooses_algorithm;
     });
     if (found == all.end())
       all.push_back(kind);
@@ -147,10 +169,11 @@ std::vector<std::string> layouts_of_weights(const LayerPlan& layer) {
 /// Prices strategies, and keeps the fastest.
 class ProductSearch {
  public:
-  ProductSearch(const SearchContext& context, Strategy strategy, Index memory_limit)
+  ProductSearch(const SearchContext& context, Strategy strategy, Index memory_limit, bool by_stage)
       : context_(context),
         pricer_(*context.pricer),
         memory_limit_(memory_limit),
+        by_stage_(by_stage),
         chosen_{std::move(strategy), {}},
         plan_(context.bind(chosen_.strategy)) {
     set(pricer_.step(plan_));
@@ -159,15 +182,7 @@ class ProductSearch {
   /// Chooses until nothing makes the step faster, so that the strategy found leaves nothing to choose.
   ChosenProducts best(double below) && {
     if (least() >= below) return std::move(chosen_);
-    std::map<int, std::size_t> tried;  // by a kind's first layer: the number of choices at that time
-    for (bool again = true; again;) {
-      again = false;
-      for (const LayerKind& kind : kinds(plan_, chosen_.strategy)) {
-        const auto [at, first] = tried.try_emplace(kind.layers.front(), 0);
-        if (!first && at->second == chosen_.choices.size()) continue;  // nothing has changed since
-        again = choose(kind) || again;
-        at->second = chosen_.choices.size();
-      }
+    while (choose_for_kinds(false) || (by_stage_ && choose_for_kinds(true))) {
     }
     return std::move(chosen_);
   }
@@ -179,6 +194,19 @@ class ProductSearch {
     LayerPlan layer;
     double seconds = 0;  // of a step, at least
   };
+
+  /// Tries all kinds of layers that have not been tried since the last choice. Returns true if one makes the step
+  /// faster.
+  bool choose_for_kinds(bool by_stage) {
+    bool faster = false;
+    for (const LayerKind& kind : kinds(context_.model, plan_, chosen_.strategy, by_stage)) {
+      const auto [at, first] = tried_.try_emplace(kind.layers, 0);
+      if (!first && at->second == chosen_.choices.size()) continue;  // nothing has changed since
+      faster = choose(kind) || faster;
+      at->second = chosen_.choices.size();
+    }
+    return faster;
+  }
 
   /// Tries all variants of one kind of layers. Returns true if one makes the step faster.
   bool choose(const LayerKind& kind) {
@@ -232,7 +260,7 @@ class ProductSearch {
   /// time, as if nothing hid it. Computing and halos count as they are.
   double least() {
     std::vector<bool> open(plan_.layers.size(), false);
-    for (const LayerKind& kind : kinds(plan_, chosen_.strategy))
+    for (const LayerKind& kind : kinds(context_.model, plan_, chosen_.strategy))
       for (const int i : kind.layers) open[i] = true;
     const bool split = splits_backward(plan_.schedule);
     double saved = 0, computed = 0;  // the second where a layer without weights may compute less
@@ -306,7 +334,9 @@ class ProductSearch {
   const SearchContext& context_;
   PlanPricer& pricer_;
   Index memory_limit_;
+  bool by_stage_;
   ChosenProducts chosen_;
+  std::map<std::vector<int>, std::size_t> tried_;  // by a kind's layers: the number of choices at that time
   Plan plan_;
   std::optional<Index> held_;               // bytes; known once a choice must keep a limit
   double seconds_ = 0, communication_ = 0;  // of a step
@@ -316,14 +346,14 @@ class ProductSearch {
 }  // namespace
 
 ChosenProducts choose_products(const SearchContext& context, const Strategy& strategy, Index memory_limit,
-                               double below) {
+                               bool by_stage, double below) {
   if (strategy.ranks() == 1) return {strategy, {}};
-  return ProductSearch(context, strategy, memory_limit).best(below);
+  return ProductSearch(context, strategy, memory_limit, by_stage).best(below);
 }
 
 ChosenProducts choose_products(const Model& model, const Strategy& strategy, const Workload& workload,
                                const Machine& machine, const KernelTimes& times, Index memory_limit) {
-  return choose_products({model, workload, machine, times}, strategy, memory_limit);
+  return choose_products({model, workload, machine, times}, strategy, memory_limit, true);
 }
 
 }  // namespace partita

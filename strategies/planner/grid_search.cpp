@@ -231,7 +231,7 @@ void GridSearch::offer_products() {
     if (context_.time_is_up()) return;
     const double best =
         best_.found().empty() ? std::numeric_limits<double>::infinity() : best_.found().front().cost.seconds;
-    auto [strategy, choices] = choose_products(context_, each.strategy, limit, best);
+    auto [strategy, choices] = choose_products(context_, each.strategy, limit, false, best);
     if (choices.empty()) continue;
     Cost cost = context_.price(context_.bind(strategy));
     best_.replace(each.step.seconds, {std::move(strategy), std::move(cost), std::move(choices)});

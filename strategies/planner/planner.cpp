@@ -75,15 +75,17 @@ void choose_update(Planned& planned, const SearchContext& context, Index limit) 
 /// The texts of strategies whose products leave nothing to choose.
 using Settled = std::set<std::string>;
 
-/// Adds the products and layouts of weights that are fastest on the machine. Forgets those whose rule a change of
-/// layouts has taken away.
-void add_products(Planned& planned, const SearchContext& context, Index limit, Settled& settled) {
+/// Adds the products and layouts of weights that are fastest on the machine; `by_stage` as in choose_products(). Forgets
+/// those whose rule a change of layouts has taken away.
+void add_products(Planned& planned, const SearchContext& context, Index limit, Settled& settled,
+                  bool by_stage = false) {
   std::erase_if(planned.choices, [&](const ProductChoice& choice) {
     const LayerRule rule = planned.strategy.rule_of(choice.layers.front());
     return rule.weights != choice.rule.weights || rule.algorithm.has_value() != choice.rule.algorithm.has_value();
   });
-  if (settled.contains(planned.strategy.print())) return;
-  auto [strategy, choices] = choose_products(context, planned.strategy, limit);
+  by_stage = by_stage && planned.strategy.grids().size() > 1;
+  if (!by_stage && settled.contains(planned.strategy.print())) return;
+  auto [strategy, choices] = choose_products(context, planned.strategy, limit, by_stage);
   if (!choices.empty()) strategy = with_short_rules(context.model, strategy);
   settled.insert(strategy.print());
   if (choices.empty()) return;
@@ -291,7 +293,7 @@ std::vector<Planned> plan_strategies(const Model& model, const Workload& workloa
     if (context.time_is_up())
       ++unfinished.not_improved;
     else
-      add_products(each, context, memory_limit(options, machine), settled);
+      add_products(each, context, memory_limit(options, machine), settled, true);
   }
   std::stable_sort(best.begin(), best.end(), faster);
   for (Planned& each : best) complete(each);
