@@ -46,6 +46,23 @@ PackedElements packed_elements(const RedistributionStep& step, int rank) {
                          step.to.owned(rank));
 }
 
+bool blocks_are_runs(const RedistributionStep& step) {
+  const Layout &whole = step.verb == Verb::all_gather ? step.to : step.from,
+               &blocks = step.verb == Verb::all_gather ? step.from : step.to;
+  const int slowest = memory_order(whole.shape().names())[0];
+  for (int d = 0; d < whole.shape().dims(); ++d)
+    if (d != slowest && !(whole.axes(d) == blocks.axes(d))) return false;
+  const AxisList& axes = blocks.axes(slowest);
+  return std::is_sorted(axes.begin() + whole.axes(slowest).size(), axes.end());
+}
+
+Index packed_blocks(const RedistributionStep& step, int rank) {
+  const bool gathers = step.verb == Verb::all_gather;
+  if (!gathers && step.verb != Verb::reduce_scatter) return 0;
+  if (step.from.grid().group_size(step.axes) == 1 || blocks_are_runs(step)) return 0;
+  return (gathers ? step.to : step.from).elements(rank);
+}
+
 std::vector<RedistributionStep> plan_redistribution(const Layout& from, const Layout& to) {
   if (from == to) return {};
   require(from.shape() == to.shape() && from.grid() == to.grid(), "a redistribution keeps shape and grid");

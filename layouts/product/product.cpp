@@ -199,10 +199,7 @@ class ProductReplay {
     Index before = 0;
     for (const auto& step : plan_.redistribute_c) {
       take(volume(step.to));
-      const bool packs = step.from.grid().group_size(step.axes) > 1;
-      Index packed = packs && step.verb == Verb::all_gather       ? volume(step.to)
-                     : packs && step.verb == Verb::reduce_scatter ? volume(step.from)
-                                                                  : 0;
+      Index packed = packed_blocks(step, rank_);
       if (packs_ && step.verb == Verb::exchange) {
         const PackedElements each = packed_elements(step, rank_);
         packed = each.sent + each.received;

@@ -330,6 +330,7 @@ class EmbeddingOperator final : public Operator {
   PlaceUse place_use() const override { return PlaceUse::same; }
   double flops(std::span<const Shape> /*inputs*/, const Shape& /*output*/) const override { return 0; }
   MemoryPasses memory_passes(bool /*training*/) const override { return {.x = 1, .y = 2, .dx = 1, .dy = 1, .w = 0}; }
+  bool dw_reads_weights() const override { return false; }
   Index vocabulary() const { return embedding_.vocabulary; }
 
  private:
@@ -349,6 +350,7 @@ class TablesOperator final : public Operator {
   /// The channels of the output are not the indices of a bag, so they are whole.
   Layout follow(const Layout& x, const Shape& output) const override;
   double flops(std::span<const Shape> inputs, const Shape& output) const override;
+  bool dw_reads_weights() const override { return false; }
   /// Backward reads and writes the row of each index, and sets the whole gradient to zero.
   MemoryPasses memory_passes(bool /*training*/) const override {
     return {.x = 1, .y = 1, .dx = 1, .dy = 1, .w = 0, .row = 1, .drow = 2};
@@ -399,6 +401,7 @@ class PositionsOperator final : public Operator {
   Kept keeps() const override { return {}; }
   bool overwrites_input() const override { return true; }
   bool forwards_gradient() const override { return true; }
+  bool dw_reads_weights() const override { return false; }
   const Positions& positions() const { return positions_; }
 
  private:

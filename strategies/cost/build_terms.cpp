@@ -48,6 +48,13 @@ std::optional<Computation> hides_behind(const LayerPlan& layer, const PlannedTra
     case Purpose::ring_sums:
       if (op.kind == Kind::backward_data) return Computation::backward_data;
       return op.recompute ? Computation::recomputed_forward : Computation::forward;
+    case Purpose::gather:  // the layer before computes meanwhile, which is taken to compute as long as this one
+      if (op.recompute) return Computation::recomputed_forward;
+      return item.pass == Pass::forward         ? Computation::forward
+             : item.pass == Pass::backward_data ? Computation::backward_data
+                                                : Computation::backward_filter;
+    case Purpose::scatter:
+      return op.kind == Kind::backward_data ? std::optional(Computation::backward_data) : std::nullopt;
     default: return std::nullopt;
   }
 }
@@ -293,7 +300,12 @@ void CostTermBuilder::add_traffic(LayerWork& work, const LayerPlan& layer, int i
   std::size_t started = none;  // the first item that travels since start_backward, until backward_data waits for it
   const auto add = [&](const StepOp& op) {
     if (op.kind == StepOp::Kind::start_backward) started = traffic.list().size();
-    if (op.kind == StepOp::Kind::backward_data) started = none;
+    if (op.kind == StepOp::Kind::backward_data) {
+      started = none;
+      for (std::size_t i = 0; i < work.hidden_by.size(); ++i)
+        if (traffic.list()[i].purpose == Purpose::scatter)
+          work.hidden_by[i] = hides_behind(layer, traffic.list()[i], op);
+    }
     if (op.kind == StepOp::Kind::backward_filter)
       for (std::size_t i = started; i < work.hidden_by.size(); ++i)
         work.hidden_by[i] = hides_behind(layer, traffic.list()[i], op);

@@ -138,6 +138,7 @@ AxisSet symmetric_axes(const LayerPlan& layer) {
     for (const Layout& layout : *layouts) axes |= uneven(layout);
   for (const auto* lists : {&layer->redistribute_input, &layer->redistribute_dx})
     for (const auto& steps : *lists) axes |= uneven(steps);
+  for (const auto& rest : layer->rest) axes |= uneven(rest.w);
   for (const auto& collective : layer->at.collectives) axes |= uneven(collective.layout);
   for (const auto& product : layer->at.products) axes |= uneven(product);
   for (const auto* halo : {&layer->at.x_halo, &layer->at.dy_halo})
@@ -182,7 +183,7 @@ AxisSet first_is_fullest(const Plan& plan, int stage) {
 AxisSet symmetric_axes(const Plan& plan, const Bucket& bucket) {
   AxisSet axes = plan.sharded_optimizer ? bucket.axes : 0;  // the ranks' shares differ
   const Grid& grid = plan.grid_of(bucket.last());
-  for (const auto& [layer, weight] : bucket.entries) axes |= uneven(plan.layers[layer]->at.w[weight]);
+  for (const auto& [layer, weight] : bucket.entries) axes |= uneven(plan.layers[layer]->rest[weight].w);
   return grid.all() & ~axes;
 }
 

@@ -53,12 +53,12 @@ void read_schedule(const Reader& reader, const toml::table& root, Strategy& stra
   }
 }
 
-/// optimizer = "sharded"
-Strategy::OptimizerState read_optimizer_state(const Reader& reader, const toml::table& root) {
-  const auto text = reader.text(root, "optimizer");
-  if (!text || *text == "replicated") return Strategy::OptimizerState::replicated;
-  if (*text == "sharded") return Strategy::OptimizerState::sharded;
-  reader.refuse(*root.get("optimizer"), "there is no optimizer = \"{}\"; write \"replicated\" or \"sharded\"", *text);
+/// optimizer = "sharded", weights = "sharded"
+bool read_sharded(const Reader& reader, const toml::table& root, const char* key) {
+  const auto text = reader.text(root, key);
+  if (!text || *text == "replicated") return false;
+  if (*text == "sharded") return true;
+  reader.refuse(*root.get(key), "there is no {} = \"{}\"; write \"replicated\" or \"sharded\"", key, *text);
 }
 
 /// [[group]] layers = ["conv1", "pool3"] grid = "data=2"
@@ -131,6 +131,11 @@ Strategy& Strategy::layer(const Value& value, LayerRule rule, std::string place)
 
 Strategy& Strategy::optimizer_state(OptimizerState state) {
   optimizer_state_ = state;
+  return *this;
+}
+
+Strategy& Strategy::shard_weights(bool shards) {
+  shards_weights_ = shards;
   return *this;
 }
 
@@ -249,13 +254,14 @@ Strategy Strategy::with_rules(std::vector<Rule> rules) const {
 Strategy Strategy::parse(std::string_view text, const std::string& file) {
   const Reader reader(file);
   const toml::table root = reader.parse(text);
-  static const std::vector<std::string> keys{"grid",   "optimizer", "bucket_bytes", "schedule",
-                                             "stages", "group",     "layer"};
+  static const std::vector<std::string> keys{"grid",     "optimizer", "weights", "bucket_bytes",
+                                             "schedule", "stages",    "group",   "layer"};
   reader.check_keys(root, keys, "a strategy");
   Strategy strategy;
   strategy.file_ = file;
   strategy.grid_ = read_grid(reader, root);
-  strategy.optimizer_state_ = read_optimizer_state(reader, root);
+  if (read_sharded(reader, root, "optimizer")) strategy.optimizer_state_ = OptimizerState::sharded;
+  strategy.shards_weights_ = read_sharded(reader, root, "weights");
   if (const auto* bytes = root.get("bucket_bytes"); bytes != nullptr) {
     const auto value = bytes->value_exact<std::int64_t>();
     if (!value || *value < 1) reader.refuse(*bytes, "'bucket_bytes' must be a whole number, 1 or more");
@@ -296,6 +302,7 @@ Strategy Strategy::load(const std::string& path) { return parse(read_file("strat
 std::string Strategy::print() const {
   std::string text = fmt::format("grid = \"{}\"\n", grid_.print());
   if (optimizer_state_ == OptimizerState::sharded) text += "optimizer = \"sharded\"\n";
+  if (shards_weights_) text += "weights = \"sharded\"\n";
   if (bucket_bytes_ != Strategy().bucket_bytes_) text += fmt::format("bucket_bytes = {}\n", bucket_bytes_);
   if (stage_count_ > 1) text += fmt::format("stages = {}\n", stage_count_);
   if (schedule_ != ScheduleKind::single || microbatches_ > 1)

@@ -4,6 +4,7 @@
 #include "strategies/declare/rules.hpp"
 #include "strategies/plan/checks.hpp"
 #include "strategies/plan/in_place.hpp"
+#include "strategies/plan/resting_weights.hpp"
 #include "strategies/plan/stages.hpp"
 
 #include <algorithm>
@@ -18,7 +19,11 @@ class Binder {
  public:
   /// `answers`: the layouts that operators chose; null to ask them.
   Binder(const Model& model, const Strategy& strategy, const Workload& workload, KnownLayouts* answers, int replica = 0)
-      : model_(model), answers_(answers), known_(model.layers().size()), groups_(groups_of_layers(model, strategy)) {
+      : model_(model),
+        answers_(answers),
+        known_(model.layers().size()),
+        groups_(groups_of_layers(model, strategy)),
+        shards_weights_(strategy.shards_weights()) {
     plan_.model = model.name();
     plan_.grids = strategy.grids();
     plan_.stage_of_group = replica == 0 ? strategy.stages_of_groups() : reversed_stages(strategy.stages_of_groups());
@@ -108,17 +113,23 @@ class Binder {
   bool copies_table(int table, int group, const LayerBinding& layer) const {
     const LayerPlan& embedding = plan_.layers[table];
     return embedding.group != group ||
-           (plan_.workload.training && layer.at.dw[0].partial() != embedding->at.dw[0].partial());
+           (plan_.workload.training && layer.rest[0].dw.partial() != embedding->rest[0].dw.partial());
   }
 
-  /// Returns the layout of a layer's table: that of the embedding, on a grid with the same axes.
+  /// Returns the layout of a layer's table at rest: that of the embedding, on a grid with the same axes.
   Layout layout_of_table(int table, int stage) const {
     const LayerPlan& embedding = plan_.layers[table];
-    const Layout& w = embedding->at.w[0];
+    const Layout& w = embedding->rest[0].w;
     if (!w.grid().same_axes(grid(stage)))
       fail("its weights are the table of '{}', but the grids of the two are \"{}\" and \"{}\"; give both the same grid",
            embedding.name, grid(stage).print(), w.grid().print());
     return same_placement(w, grid(stage));
+  }
+
+  /// Returns the axes over which an embedding's table is gathered before each use.
+  AxisSet gathered_of_table(int table) const {
+    const LayerPlan& embedding = plan_.layers[table];
+    return embedding->rest[0].w.sharding() & ~embedding->at.w[0].sharding();
   }
 
   /// Finds the layouts of a layer's inputs. An input from another stage arrives in the layout that its first reader on
@@ -173,8 +184,23 @@ class Binder {
              settings.weights.rule->place, *settings.weights.text, plan_.layers[layer.table].name, table.print());
       request.weights = table;
     }
+    const std::optional<Layout> asked = request.weights;
+    const AxisSet gathered = !asked             ? 0
+                             : layer.table >= 0 ? gathered_of_table(layer.table)
+                                                : gathered_axes(*layer.op, request, *asked);
+    if (gathered != 0) request.weights = without_gathered(*asked, gathered);
+    const std::optional<Layout> computing = gathered != 0 ? request.weights : std::nullopt;
+    if (computing && layer.op->algorithms().empty() && !layer.op->reads_integers(0)) request.weights.reset();
     made.at = answers_ == nullptr ? layer.op->layouts(request) : answers_->of(*layer.op, layer.like, request);
     check_layouts(made, grid(stage), plan_.workload.training);
+    if (computing && !(*computing == made.at.w[0]))
+      fail("weights \"{}\": the layer computes with weights \"{}\"; cut these further over {}", asked->print(),
+           made.at.w[0].print(), grid(stage).print(gathered));
+    if (!made.weights.empty()) {
+      const Layout w = gathered != 0 ? *asked : made.at.w[0];
+      const bool fully = shards_weights_ && layer.table < 0;
+      rest_weights(made, fully ? fully_sharded(*layer.op, request, w) : w, plan_.workload.training);
+    }
     made.y = layer.op->is_loss() ? made.at.y : request.output;
     connect(made);
     const Leaving leaving{number(made.y), made.trains() || made.needs_any_dx()};
@@ -306,6 +332,7 @@ class Binder {
   KnownLayouts* answers_;
   std::vector<std::forward_list<Known>> known_;  // by Layer::like
   std::vector<int> groups_;                      // by layer
+  bool shards_weights_;                          // those of all layers
   std::vector<LayerSettings> settings_;          // by layer; they refer to the strategy
   std::deque<Layout> layouts_;                   // all different
   std::vector<Read> read_;
@@ -406,7 +433,9 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
   }
   plan.workload = workload;
   plan.microbatches = microbatches;
-  plan.gradient_dtype = strategy.microbatches() > 1 ? master_dtype(workload.dtype) : workload.dtype;
+  const bool gathers = std::any_of(plan.layers.begin(), plan.layers.end(),
+                                   [](const LayerPlan& layer) { return layer.gathers_weights(); });
+  plan.gradient_dtype = strategy.microbatches() > 1 || gathers ? master_dtype(workload.dtype) : workload.dtype;
   plan.schedule = bind_schedule(strategy, plan.stage_of_group, graph_of(plan), microbatches, workload.training, made);
   bind_second_replica(plan, model, strategy, one, known);
   plan.sharded_optimizer = strategy.optimizer_state() == Strategy::OptimizerState::sharded;
@@ -431,7 +460,7 @@ Plan bind(const Model& model, const Strategy& strategy, const Workload& workload
 Strategy pin_weight_layouts(Strategy strategy, const Plan& plan) {
   for (const auto& layer : plan.layers)
     if (!layer.op->algorithms().empty() && !layer->weights.empty())
-      strategy.layer(layer.name, {.weights = layer->at.w[0].print()}, "the plan");
+      strategy.layer(layer.name, {.weights = layer->rest[0].w.print()}, "the plan");
   return strategy;
 }
 

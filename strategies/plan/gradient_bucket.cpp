@@ -35,7 +35,8 @@ std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index lim
     const auto& bound = layers[layer];
     for (std::size_t weight = 0; weight < bound->weights.size(); ++weight) {
       if (!bound->weights[weight].trained || !bound.holds(weight)) continue;
-      const AxisSet axes = bound->at.dw[weight].partial(), sharding = bound->at.w[weight].sharding();
+      const LayerBinding::Rest& rest = bound->rest[weight];
+      const AxisSet axes = rest.dw.partial(), sharding = rest.w.sharding();
       if (weight == 0 && copies.contains(layer)) {
         done.push_back({axes, sharding, {{layer, 0}}});
         continue;
@@ -43,7 +44,7 @@ std::vector<Bucket> plan_buckets(const std::vector<LayerPlan>& layers, Index lim
       auto& [bucket, bytes, cap] =
           open.try_emplace({bound.group, axes, sharding}, Open{{axes, sharding, {}}, 0, BucketCap(limit)})
               .first->second;
-      const Index more = bound->at.w[weight].owned(0).volume() * element;  // no rank has a larger block than rank 0
+      const Index more = rest.w.owned(0).volume() * element;  // no rank has a larger block than rank 0
       if (!bucket.entries.empty() && bytes + more > cap.bytes()) {
         done.push_back(std::move(bucket));
         bucket = {axes, sharding, {}};

@@ -31,15 +31,34 @@ void each_layer_of(Action::Kind kind, int first, int end, Visit&& visit) {
     for (int i = end; i-- > first;) visit(i);
 }
 
+/// Calls visit(op) for the operations with which a layer that has weights in shards gets them. StepProgram lets the
+/// first of them start earlier, when the layer with such weights before it begins. `part` as StepOp::part.
+template <class Visit>
+void each_gather_op(const LayerPlan& layer, int index, bool recompute, std::int16_t part, Visit&& visit) {
+  if (!layer.gathers_weights()) return;
+  visit(StepOp{StepOp::Kind::gather_weights, recompute, part, index});
+  visit(StepOp{StepOp::Kind::wait_weights, recompute, 0, index});
+}
+
 /// Calls visit(op) for each operation of a layer's forward.
 template <class Visit>
 void each_forward_op(const LayerPlan& layer, int index, bool recompute, Visit&& visit) {
   using enum StepOp::Kind;
+  each_gather_op(layer, index, recompute, recompute ? 1 : 0, visit);
   for (std::size_t j = 0; j < layer.inputs.size(); ++j)
     visit(StepOp{redistribute_input, recompute, static_cast<std::int16_t>(j), index});
   visit(StepOp{forward, recompute, 0, index});
+  if (layer.gathers_weights()) visit(StepOp{release_weights, recompute, 0, index});
   visit(StepOp{redistribute_output, recompute, 0, index});
   visit(StepOp{release_work, recompute, 0, index});
+}
+
+/// Calls visit(op) for each operation that computes the gradients of a layer's weights. `data_follows` as
+/// StepOp::data_follows.
+template <class Visit>
+void each_filter_op(const LayerPlan& layer, int index, bool data_follows, Visit&& visit) {
+  visit(StepOp{StepOp::Kind::backward_filter, false, 0, index, data_follows && !layer.gathers_weights()});
+  if (layer.gathers_weights()) visit(StepOp{StepOp::Kind::scatter_gradients, false, 0, index});
 }
 
 /// Calls visit(op) for each operation with which a backward action computes a layer's gradients. A whole backward
@@ -48,17 +67,25 @@ template <class Visit>
 void each_gradient_op(const LayerPlan& layer, int index, Action::Kind kind, Visit&& visit) {
   using enum StepOp::Kind;
   const bool dw = kind != Action::Kind::backward_data && layer.trains();
-  if (kind == Action::Kind::backward_filter) {
-    if (dw) visit(StepOp{backward_filter, false, 0, index});
-    return;
-  }
   const bool dx = layer.needs_any_dx();
-  if (!dx && !dw && !layer.trains()) return;
+  if (!dx && !layer.trains()) return;
+  const bool filter = kind == Action::Kind::backward_filter;
+  if (filter && !dw) return;
+  const bool gathers = layer.gathers_weights() && layer.reads_weights(kind);
+  const auto end_use = [&] {
+    if (gathers) visit(StepOp{StepOp::Kind::release_weights, false, 0, index});
+  };
+  if (gathers) each_gather_op(layer, index, false, filter ? 2 : 1, visit);
+  if (filter) {
+    each_filter_op(layer, index, false, visit);
+    return end_use();
+  }
   if (!layer.op->is_loss()) visit(StepOp{redistribute_dy, false, 0, index});
   visit(StepOp{start_backward, false, 0, index});
-  if (dw) visit(StepOp{backward_filter, false, 0, index, dx});
-  if (!dx) return;
+  if (dw) each_filter_op(layer, index, dx, visit);
+  if (!dx) return end_use();
   visit(StepOp{backward_data, false, 0, index});
+  end_use();
   for (std::size_t j = 0; j < layer.inputs.size(); ++j)
     if (layer->needs_dx[j]) visit(StepOp{redistribute_dx, false, static_cast<std::int16_t>(j), index});
   visit(StepOp{release_work, false, 0, index});
@@ -71,6 +98,7 @@ void each_end_op(const LayerPlan& layer, int index, Action::Kind kind, bool last
   using enum StepOp::Kind;
   const bool data = kind == Action::Kind::backward_data;
   if (kind == Action::Kind::backward && layer.has_backward()) visit(StepOp{release_dy, false, 0, index});
+  if (!data && layer.trains() && layer.gathers_weights()) visit(StepOp{add_gradients, false, 0, index});
   if (last && !data) visit(StepOp{sum_gradients, false, 0, index});
   if (!data || !layer.trains()) visit(StepOp{release_layer, false, 0, index});
   visit(StepOp{progress, false, 0, index});

@@ -16,7 +16,7 @@ void add_weights(const Plan& plan, const LayerPlan& layer, int rank, MemoryUse& 
   const Index element = size_of(plan.workload.dtype), master = size_of(master_dtype(plan.workload.dtype));
   for (std::size_t i = 0; i < layer->weights.size(); ++i) {
     if (!layer.holds(i)) continue;
-    const Index elements = layer->at.w[i].elements(rank);
+    const Index elements = layer->rest[i].w.elements(rank);
     const bool rounded =
         layer->weights[i].trained && element != master;  // held twice: the master, and the copy that kernels read
     if (rounded) use[MemoryClass::weights] += elements * element;

@@ -5,6 +5,8 @@
 #include "strategies/plan/step.hpp"
 
 #include <array>
+#include <deque>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -55,12 +57,20 @@ class Replay {
   using Buffer = MemoryTracker::Buffer;
   using Packs = std::array<Buffer, 2>;  // buffers of messages: those that leave, and those that arrive
 
+  /// A redistribution under way.
+  struct Traveling {
+    Buffer from, packed, to;
+  };
   /// The tensors of one layer for one microbatch.
   struct LayerTensors {
     Buffer output, gradient, dy;
     std::vector<Buffer> kept, work;  // held for backward; held for one pass, until release_work
     Buffer y;                        // the output before its redistribution
     Packs dy_halo;                   // while it travels
+    std::vector<Buffer> parts;       // this microbatch's gradients of weights, until they are scattered
+    std::deque<std::vector<Traveling>> gathering;
+    std::vector<Buffer> gathered;
+    std::vector<Traveling> scattering;
   };
   struct Microbatch {
     std::vector<Buffer> images;  // by input
@@ -103,8 +113,13 @@ class Replay {
         return;
       }
       case start_backward: return run_start_backward(op.layer);
-      case backward_filter: return run_backward_filter(layer(op.layer));
+      case backward_filter: return run_backward_filter(op.layer);
       case backward_data: return run_backward_data(op.layer);
+      case gather_weights: return start_gathering(op.layer);
+      case wait_weights: return finish_gathering(at(op.layer));
+      case release_weights: at(op.layer).gathered.clear(); return;
+      case scatter_gradients: return start_scattering(op.layer);
+      case add_gradients: at(op.layer).scattering.clear(); return;
       case redistribute_dx: return add_gradient(op, part);
 
       case release_work: at(op.layer).work.clear(), at(op.layer).y = {}; return;
@@ -231,19 +246,60 @@ class Replay {
     return own.contains(needed) ? own : needed;
   }
 
-  Buffer convert_layout(const Buffer& from, const LayerPlan::Steps& steps) {
+  /// Holds what a step of a redistribution packs, or receives to unpack.
+  Buffer pack_blocks(const RedistributionStep& step) {
+    const Index elements = packed_blocks(step, rank_);
+    return elements > 0 ? hold(MemoryClass::workspace, elements * element_) : Buffer();
+  }
+
+  Buffer convert_layout(const Buffer& from, std::span<const RedistributionStep> steps,
+                        MemoryClass memory = MemoryClass::activations) {
     Buffer now = from;
     for (const auto& step : steps) {
-      const Buffer next = hold(MemoryClass::activations, volume(step.to) * element_);
-      Buffer packed;
-      if (step.from.grid().group_size(step.axes) > 1) {
-        if (step.verb == Verb::all_gather) packed = hold(MemoryClass::workspace, volume(step.to) * element_);
-        if (step.verb == Verb::reduce_scatter) packed = hold(MemoryClass::workspace, volume(step.from) * element_);
-      }
+      const Buffer next = hold(memory, volume(step.to) * element_);
+      const Buffer packed = pack_blocks(step);
       const Packs packs = messages_.packs && step.verb == Verb::exchange ? pack(packed_elements(step, rank_)) : Packs();
       now = next;
     }
     return now;
+  }
+
+  /// Begins a redistribution whose last step travels; `from` is held until it ends.
+  Traveling start(Buffer from, std::span<const RedistributionStep> steps, MemoryClass memory) {
+    Traveling traveling{convert_layout(std::move(from), steps.first(steps.size() - 1), memory), {}, {}};
+    traveling.to = hold(memory, volume(steps.back().to) * element_);
+    traveling.packed = pack_blocks(steps.back());
+    return traveling;
+  }
+
+  void start_gathering(int i) {
+    auto& gathering = at(i).gathering.emplace_back();
+    for (const auto& rest : layer(i)->rest)
+      if (!rest.gather.empty()) gathering.push_back(start({}, rest.gather, MemoryClass::weights));
+  }
+
+  static void finish_gathering(LayerTensors& tensors) {
+    for (Traveling& each : tensors.gathering.front()) {
+      tensors.gathered.push_back(each.to);
+      each = {};
+    }
+    tensors.gathering.pop_front();
+  }
+
+  /// Converts the gradients of a microbatch to the master type, one by one, and begins to scatter them.
+  void start_scattering(int i) {
+    auto parts = std::exchange(at(i).parts, {});
+    auto part = parts.begin();
+    element_ = master_;
+    for (std::size_t w = 0; w < layer(i)->weights.size(); ++w) {
+      if (!layer(i)->weights[w].trained) continue;
+      Buffer whole = std::exchange(*part++, {});
+      const auto& scatter = layer(i)->rest[w].scatter;
+      if (scatter.empty()) continue;
+      if (master_ != size_of(plan_.workload.dtype))
+        whole = hold(MemoryClass::workspace, volume(layer(i)->at.w[w]) * master_);
+      at(i).scattering.push_back(start(std::move(whole), scatter, MemoryClass::workspace));
+    }
   }
 
   /// Returns the extended copy into which a halo is received; empty if `local` holds everything that is needed.
@@ -316,13 +372,14 @@ class Replay {
     tensors.kept.push_back(fused ? hold(MemoryClass::activations, volume(layer->at.y) * element_) : tensors.dy);  // dz
   }
 
-  void run_backward_filter(const LayerPlan& layer) {
-    Index parts = 0;  // gradients of this microbatch, which are then added to those of all
-    if (plan_.gradient_dtype != plan_.workload.dtype)
+  void run_backward_filter(int i) {
+    const LayerPlan& layer = this->layer(i);
+    std::vector<Buffer> parts;  // gradients of this microbatch, which are then added to those of all
+    if (plan_.gradient_dtype != plan_.workload.dtype || layer.gathers_weights())
       for (std::size_t w = 0; w < layer->weights.size(); ++w)
-        if (layer->weights[w].trained) parts += volume(layer->at.w[w]) * element_;
-    const Buffer held = hold(MemoryClass::workspace, parts);
+        if (layer->weights[w].trained) parts.push_back(hold(MemoryClass::workspace, volume(layer->at.w[w]) * element_));
     multiply(layer, 2);
+    if (layer.gathers_weights()) at(i).parts = std::move(parts);
   }
 
   void run_backward_data(int i) {

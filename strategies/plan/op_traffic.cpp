@@ -27,6 +27,8 @@ bool is_silent(const LayerPlan& layer, const StepOp& op) {
     case start_backward: return !moves(bound.at.dy_halo) && bound.at.collectives.empty();
     case backward_filter:
     case backward_data: return bound.at.products.empty() && !moves(bound.at.x_halo) && !moves(bound.at.ring);
+    case gather_weights:
+    case scatter_gradients: return !bound.gathers_weights();
     default: return false;
   }
 }
@@ -60,6 +62,13 @@ void OpTraffic::add_in_stage() {
     case start_backward: return add_start_backward();
     case backward_filter: return add_product(2, "product dw");
     case backward_data: return add_backward_data();
+    case gather_weights:
+      for (const auto& rest : layer_->rest) add_steps(Purpose::gather, "gathered w", rest.gather);
+      return;
+    case scatter_gradients:
+      element_ = master_;
+      for (const auto& rest : layer_->rest) add_steps(Purpose::scatter, "scattered dw", rest.scatter);
+      return;
     default: return;  // no messages
   }
 }

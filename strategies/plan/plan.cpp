@@ -19,6 +19,10 @@ bool LayerBinding::needs_any_dx() const {
   return std::any_of(needs_dx.begin(), needs_dx.end(), [](bool needs) { return needs; });
 }
 
+bool LayerBinding::gathers_weights() const {
+  return std::any_of(rest.begin(), rest.end(), [](const Rest& each) { return !each.gather.empty(); });
+}
+
 namespace {
 
 /// Calls reads(layer, reader) for each reader of each layer. A reader that has the layer as two inputs counts once.
@@ -34,7 +38,7 @@ void each_reader(const std::vector<LayerPlan>& layers, F&& reads) {
 /// Returns the elements that one weight of a bucket occupies in the bucket's flat buffer.
 Index elements_of(const Plan& plan, const Bucket::Entry& entry, int rank) {
   const LayerPlan& layer = plan.layers[entry.layer];
-  const Index elements = layer->at.w[entry.weight].elements(rank);
+  const Index elements = layer->rest[entry.weight].w.elements(rank);
   return (elements + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
 }
 
@@ -118,14 +122,16 @@ void add_once(std::vector<AxisSet>& sets, AxisSet axes) {
   if (axes != 0 && std::find(sets.begin(), sets.end(), axes) == sets.end()) sets.push_back(axes);
 }
 
+void add_steps(std::vector<AxisSet>& sets, const LayerPlan::Steps& steps) {
+  for (const auto& step : steps)
+    if (step.verb != Verb::none && step.verb != Verb::exchange) add_once(sets, step.axes);
+}
+
 }  // namespace
 
 std::vector<AxisSet> Plan::axis_sets(int stage) const {
   std::vector<AxisSet> sets;
-  const auto add_steps = [&](const LayerPlan::Steps& steps) {
-    for (const auto& step : steps)
-      if (step.verb != Verb::none && step.verb != Verb::exchange) add_once(sets, step.axes);
-  };
+  const auto add_steps = [&](const LayerPlan::Steps& steps) { partita::add_steps(sets, steps); };
   for (const auto* each : {&layers, &remainder_layers})
     for (const auto& layer : *each) {
       if (replica_on(layer.group, stage) < 0) continue;
@@ -142,6 +148,13 @@ std::vector<AxisSet> Plan::axis_sets(int stage) const {
 
 std::vector<AxisSet> Plan::gradient_axis_sets(int stage) const {
   std::vector<AxisSet> sets;
+  for (const auto* each : {&layers, &remainder_layers})
+    for (const auto& layer : *each)
+      if (replica_on(layer.group, stage) >= 0)
+        for (const auto& rest : layer->rest) {
+          add_steps(sets, rest.gather);
+          add_steps(sets, rest.scatter);
+        }
   for (const auto& bucket : buckets) {
     if (replica_on(layers[bucket.last()].group, stage) < 0) continue;
     add_once(sets, bucket.axes);
@@ -218,6 +231,7 @@ std::uint64_t Plan::hash() const {
     for (const auto& w : layer->at.w) text += fmt::format(" {}", w.print());
     for (const auto& dx : layer->at.dx) text += fmt::format(" {}", dx.print());
     for (const auto& dw : layer->at.dw) text += fmt::format(" {}", dw.print());
+    for (const auto& rest : layer->rest) text += fmt::format(" {}", rest.w.print());
     for (const auto& product : layer->at.products)
       text += fmt::format(" {} {} {} {}{}", product.a_used.print(), product.b_used.print(), product.c_made.print(),
                           product.along, product.panels.size());
@@ -285,6 +299,10 @@ LayerPlan::Fusion LayerPlan::fusion() const {
   Fusion fusion{computed_by_producer, computed_by_reader, drops >= 0, forwards_gradient, adds_gradient, {}};
   if (activation_fusion() > ActivationFusion::where_fused) fusion.next_activation = next_activation->kind;
   return fusion;
+}
+
+bool LayerPlan::reads_weights(Action::Kind backward) const {
+  return op->dw_reads_weights() || (backward != Action::Kind::backward_filter && needs_any_dx());
 }
 
 Kept LayerPlan::keeps() const {

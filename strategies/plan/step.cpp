@@ -61,6 +61,7 @@ class GroupOps {
       case Kind::send_gradient: cross(send_gradient, action_.peer, action_.group); break;
       case Kind::receive_gradient: cross(receive_gradient, action_.group, action_.peer); break;
     }
+    gather_ahead();
     return std::move(ops_);
   }
 
@@ -72,6 +73,24 @@ class GroupOps {
   bool on_stage(int i) const { return plan_.stage_of(i, action_.replica) == stage_; }
 
   void add(StepOp::Kind kind, int layer = -1) { ops_.push_back({kind, false, 0, layer}); }
+
+  /// Lets weights travel while the layer computes that used gathered weights before: moves each gather_weights to the
+  /// one before it. So two layers' weights are gathered at a time. The first ones of an action are not hidden.
+  void gather_ahead() {
+    const auto gathers = [](const StepOp& op) { return op.kind == gather_weights; };
+    const auto first = std::find_if(ops_.begin(), ops_.end(), gathers);
+    if (first == ops_.end()) return;
+    std::vector<StepOp> ahead(ops_.begin(), first + 1);
+    ahead.reserve(ops_.size());
+    auto next = first;
+    for (auto op = first; op != ops_.end(); ++op) {
+      if (op != first && op != next) ahead.push_back(*op);
+      if (op != next) continue;
+      next = std::find_if(op + 1, ops_.end(), gathers);
+      if (next != ops_.end()) ahead.push_back(*next);
+    }
+    ops_ = std::move(ahead);
+  }
 
   void run_forward() {
     const bool first = action_.group == replica_.first_group;

@@ -17,6 +17,11 @@ std::string_view name(StepOp::Kind kind) {
     case backward_filter: return "backward_filter";
     case backward_data: return "backward_data";
     case redistribute_dx: return "redistribute_dx";
+    case gather_weights: return "gather_weights";
+    case wait_weights: return "wait_weights";
+    case release_weights: return "release_weights";
+    case scatter_gradients: return "scatter_gradients";
+    case add_gradients: return "add_gradients";
     case release_work: return "release_work";
     case release_dy: return "release_dy";
     case release_kept: return "release_kept";

@@ -62,6 +62,7 @@ void MemoryLimitedSearch::offer(const UnplacedStrategy& offered) {
   if (!best) {
     limited_ = limited_ || !estimated(offered.strategy, effort).too_slow;
     best = fastest_variant(offered);
+    if (offered.data > 1) consider_shards(offered, best);
   }
   if (best) keep(limited_ ? thoroughly(std::move(*best)) : std::move(best->planned));
 }
@@ -127,6 +128,16 @@ std::optional<MemoryLimitedSearch::Variant> MemoryLimitedSearch::fastest_variant
       break;
   }
   return fastest;
+}
+
+/// Takes the strategy with weights in shards if it fits and is faster than what was found. Where nothing was found, it
+/// also tries its variants that hold less.
+void MemoryLimitedSearch::consider_shards(const UnplacedStrategy& offered, std::optional<Variant>& best) {
+  UnplacedStrategy shards = offered;
+  shards.strategy.shard_weights();
+  auto variant = within_limit(shards.strategy, quick);
+  if (!variant && !best) variant = fastest_variant(shards);
+  if (variant && (!best || variant->planned.cost.seconds < best->planned.cost.seconds)) best = std::move(variant);
 }
 
 /// Raises the strategy's number of microbatches while each rank still has a sample of every microbatch, within the

@@ -71,6 +71,7 @@ class MemoryLimitedSearch {
     Planned planned;
   };
   std::optional<Variant> fastest_variant(const UnplacedStrategy& offered);
+  void consider_shards(const UnplacedStrategy& offered, std::optional<Variant>& best);
   int most_microbatches(const UnplacedStrategy& offered) const;
   std::optional<Variant> within_limit(const Strategy& unplaced, double effort);
   Planned thoroughly(Variant variant);

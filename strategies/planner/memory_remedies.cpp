@@ -97,6 +97,13 @@ class RemedySearch {
     std::vector<Family> all;
     if (strategy_.optimizer_state() != Strategy::OptimizerState::sharded)
       all.push_back({as(sharded_text, sharded(strategy_))});
+    Strategy shards = strategy_;
+    shards.shard_weights();
+    const std::string shards_text = "weights = \"sharded\"";
+    if (!strategy_.shards_weights()) {
+      all.push_back({as(shards_text, shards)});
+      all.push_back({as(fmt::format("{} and {}", shards_text, recompute), recomputing(shards, kept_))});
+    }
     all.push_back({as(recompute, recomputing(strategy_, kept_))});
     all.push_back({as(both_text, both)});
     all.push_back(more_microbatches(strategy_, ""));

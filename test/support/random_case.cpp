@@ -34,6 +34,8 @@ class Drawing {
     if (chance(0.3)) draw_stages();
     const auto shapes = model.shapes(batch);
     for (std::size_t i = 0; i < model.layers().size(); ++i) draw_rule(model.layers()[i], shapes, i);
+    if (seed % 6 == 1) strategy.shard_weights();
+    if (seed % 2 == 0) rest_weights(seed);
     draw_optimizer();
     if (seed % 5 == 0) optimizer.clip_norm = seed % 2 == 0 ? 0.02 : 2;  // gradients are larger, or some are
     if (chance(0.5)) draw_schedule();
@@ -56,9 +58,9 @@ class Drawing {
   /// not fit its algorithm. Any other error is a bug.
   static bool may_be_refused(const std::string& message) {
     if (message.find("cannot run \"auto\"") != std::string::npos) return false;  // "auto" must always find an algorithm
-    for (const char* reason :
-         {"splits a group of channels", "a layer cannot split its", "does not fit the input", "cannot run",
-          "must be sharded like the output's C", "asks for a pending sum", "cut both alike", "they are the table of"})
+    for (const char* reason : {"splits a group of channels", "a layer cannot split its", "does not fit the input",
+                               "cannot run", "must be sharded like the output's C", "asks for a pending sum",
+                               "cut both alike", "they are the table of", "before these axes"})
       if (message.find(reason) != std::string::npos) return true;
     return false;
   }
@@ -125,6 +127,35 @@ class Drawing {
       }
       strategy = with_rule;
       return;
+    }
+  }
+
+  /// Cuts the weights of some layers at rest over axes that cut samples or space of their outputs.
+  void rest_weights(std::uint64_t seed) {
+    std::mt19937_64 random(seed + 77);
+    const auto below = [&](std::size_t n) { return static_cast<int>(random() % n); };
+    for (std::size_t i = 0; i < model.layers().size(); ++i) {
+      const Plan plan = bind(model, strategy, {.batch = batch, .optimizer = {}});
+      const LayerPlan& layer = plan.layers[i];
+      if (!layer.trains() || layer.table >= 0 || below(3) == 0) continue;
+      Layout w = layer->at.w[0];
+      for (int axis = 0; axis < w.grid().axes(); ++axis) {
+        if (below(4) == 0 || ((w.sharding() | layer->y.sharding('C')) >> axis & 1U) != 0) continue;
+        if ((layer->y.sharding() >> axis & 1U) == 0) continue;
+        const int d = below(static_cast<std::size_t>(std::min(w.shape().dims(), 2)));
+        AxisList axes = w.axes(d);
+        axes.push_back(axis);
+        w = w.with(d, axes);
+      }
+      if (w == layer->at.w[0]) continue;
+      Strategy rests = strategy;
+      rests.layer(layer.name, {.weights = w.print()});
+      try {
+        static_cast<void>(bind(model, rests, {.batch = batch, .optimizer = {}}));
+        strategy = rests;
+      } catch (const Error& error) {
+        if (!may_be_refused(error.what())) throw;
+      }
     }
   }
 

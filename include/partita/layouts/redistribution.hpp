@@ -20,6 +20,12 @@ struct RedistributionStep {
 /// Returns what a rank packs in a step that exchanges boxes.
 PackedElements packed_elements(const RedistributionStep& step, int rank);
 
+/// Returns true if in an all-gather or a reduce-scatter the blocks of the ranks lie one after the other in the memory
+/// of the tensor that has them all, in the order of the ranks. Then nothing is packed.
+bool blocks_are_runs(const RedistributionStep& step);
+/// Returns how many elements a rank packs, or receives to unpack, in such a step; 0 in steps of other verbs.
+Index packed_blocks(const RedistributionStep& step, int rank);
+
 /// Returns the steps, in order, that take a tensor from one layout to another of the same shape and grid. There are
 /// none if the layouts are equal. This is a pure function. The steps are:
 ///

@@ -230,6 +230,8 @@ class Operator {
   /// True if the gradients of its weights take a computation of their own, as those of a convolution do, and not the
   /// one that also yields dx. The cost model then counts a kernel for backward_filter, behind which dy's halo can hide.
   virtual bool computes_dw_separately() const { return halo_overlap().dy; }
+  /// False if its kernels compute the gradients of its weights without these.
+  virtual bool dw_reads_weights() const { return !computes_dw_separately(); }
   /// How often its kernels move its tensors through memory, in training or in evaluation.
   virtual MemoryPasses memory_passes(bool /*training*/) const { return {}; }
   /// How many times the work of its forward its backward_data takes.

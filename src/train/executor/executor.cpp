@@ -317,6 +317,7 @@ void Executor::run_op(const Action& action, const StepOp& op, const Reader& read
     case send_gradient:
     case receive_gradient: Profile::layer("stages"); return stages_->run(op, action.replica, plan_.layers_of(j), m);
     case progress:
+      LayerRunner::progress(m);
       if (stages_) stages_->progress(microbatches_);
       return;
     case finish_outputs:

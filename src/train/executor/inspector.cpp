@@ -52,7 +52,9 @@ void Inspector::look(const StepOp& op, const Microbatch& m) {
     case StepOp::Kind::backward_data:
       if (!finite(m.work.dx)) found(back, op.layer, "in the dx of");
       return;
+    case StepOp::Kind::add_gradients:
     case StepOp::Kind::backward_filter: {
+      if (op.kind == StepOp::Kind::backward_filter && plan_.layers[op.layer].gathers_weights()) return;
       const auto& dw = parameters_.layer(static_cast<std::size_t>(op.layer)).gradient;
       if (!finite(dw)) found(back - 0.5, op.layer, "in the weight gradient of");
       return;

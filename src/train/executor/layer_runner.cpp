@@ -109,6 +109,11 @@ void LayerRunner::run(const StepOp& op, Microbatch& m, std::vector<LayerState>& 
     case backward_filter: return run_backward_filter(op, m, states);
     case backward_data: return run_backward_data(i, m, states[i]);
     case redistribute_dx: return add_gradient(op, m);
+    case gather_weights: return this->gather_weights(i, m);
+    case wait_weights: return finish_gather(i, m);
+    case release_weights: return release_gathered(i);
+    case scatter_gradients: return this->scatter_gradients(i, m, states[i]);
+    case add_gradients: return this->add_gradients(i, m, states);
     case release_work: m.work = {}; return;
     case release_dy: m.dy[i] = {}; return;
     case release_kept: m.saved[i].reset(); return;
@@ -138,15 +143,23 @@ void LayerRunner::run_forward(std::size_t i, bool recompute, Microbatch& m, Laye
 }
 
 /// Adds this microbatch's gradients to those of the step. Where these have the master dtype, the kernel computes its
-/// part in the compute dtype, beside them. A table that two layers share gets the gradient of the later one first.
+/// part in the compute dtype, beside them; so it does where they rest in shards, until scatter_gradients(). A table
+/// that two layers share gets the gradient of the later one first.
 void LayerRunner::run_backward_filter(const StepOp& op, Microbatch& m, std::vector<LayerState>& states) const {
   const auto i = static_cast<std::size_t>(op.layer);
   LayerState& state = states[i];
   KernelCall now = call(i, m, state);
   const std::span<const Tensor> sums = now.dw;
+  const bool scatters = layers_[i].gathers_weights();
   std::vector<Tensor> parts;
-  if (const DType dtype = context_.plan.workload.dtype; !sums.empty() && sums.front().dtype() != dtype) {
-    for (const auto& sum : sums) parts.push_back(sum.beside(dtype, sum.names(), sum.box(), MemoryClass::workspace));
+  if (const DType dtype = context_.plan.workload.dtype; scatters || (!sums.empty() && sums.front().dtype() != dtype)) {
+    std::size_t trained = 0;
+    for (std::size_t w = 0; w < layers_[i]->weights.size(); ++w) {
+      if (!layers_[i]->weights[w].trained) continue;
+      const Tensor& sum = sums[trained++];
+      parts.push_back(
+          sum.beside(dtype, sum.names(), layers_[i]->at.w[w].owned(context_.grid.rank()), MemoryClass::workspace));
+    }
     now.dw = parts;
     now.write = Write::over;
   }
@@ -155,10 +168,102 @@ void LayerRunner::run_backward_filter(const StepOp& op, Microbatch& m, std::vect
   if (now.write == Write::over && !kernels_[i]->supports_overwrite())
     for (const auto& dw : now.dw) dw.zero(rank_.stream);
   kernels_[i]->backward_filter(now, m.dy[i]);
-  for (std::size_t w = 0; w < parts.size(); ++w)
-    state.has_dw ? add(parts[w], sums[w], rank_.stream) : convert(parts[w], sums[w], rank_.stream);
-  state.has_dw = true;
+  if (scatters) {
+    m.shards[op.layer].parts = std::move(parts);
+    return;
+  }
+  for (std::size_t w = 0; w < parts.size(); ++w) add_part(parts[w], sums[w], state);
+  set_has_dw(i, states);
+}
+
+/// Adds a part to a gradient of the step, or begins it.
+void LayerRunner::add_part(const Tensor& part, const Tensor& sum, const LayerState& state) const {
+  state.has_dw ? add(part, sum, rank_.stream) : convert(part, sum, rank_.stream);
+}
+
+void LayerRunner::set_has_dw(std::size_t i, std::vector<LayerState>& states) const {
+  states[i].has_dw = true;
   if (!layers_[i].holds(0)) states[layers_[i].table].has_dw = true;
+}
+
+Redistribution LayerRunner::start(const Layout& layout, const Tensor& from, const LayerPlan::Steps& steps) const {
+  DistTensor tensor;
+  tensor.layout = layout;
+  tensor.local = from;
+  Redistribution started(tensor, steps, context_.gradient_grid, rank_.stream);
+  if (!rank_.overlap) started.wait();
+  return started;
+}
+
+void LayerRunner::gather_weights(std::size_t i, Microbatch& m) const {
+  const Timed timed(Profile::Part::exchange);
+  context_.counter.set_label(layers_[i].name, "gathered w");
+  auto& gathers = m.shards[static_cast<int>(i)].gathers.emplace_back();
+  const auto& rounded = context_.parameters.layer(i).rounded;
+  for (std::size_t w = 0; w < rounded.size(); ++w)
+    if (const auto& rest = layers_[i]->rest[w]; !rest.gather.empty())
+      gathers.push_back(start(rest.w, rounded[w], rest.gather));
+}
+
+void LayerRunner::finish_gather(std::size_t i, Microbatch& m) const {
+  const Timed timed(Profile::Part::exchange);
+  auto& gathers = m.shards[static_cast<int>(i)].gathers;
+  auto gather = gathers.front().begin();
+  auto& compute = context_.parameters.layer(i).compute;
+  for (std::size_t w = 0; w < compute.size(); ++w)
+    if (!layers_[i]->rest[w].gather.empty()) compute[w] = gather++->finish().local;
+  gathers.pop_front();
+}
+
+void LayerRunner::release_gathered(std::size_t i) const {
+  auto& compute = context_.parameters.layer(i).compute;
+  for (std::size_t w = 0; w < compute.size(); ++w)
+    if (!layers_[i]->rest[w].gather.empty()) compute[w] = {};
+}
+
+/// Sums are taken in the master dtype.
+void LayerRunner::scatter_gradients(std::size_t i, Microbatch& m, const LayerState& state) const {
+  const Timed timed(Profile::Part::exchange);
+  context_.counter.set_label(layers_[i].name, "scattered dw");
+  Microbatch::Shards& shards = m.shards[static_cast<int>(i)];
+  std::vector<Tensor> parts = std::exchange(shards.parts, {});
+  const auto& sums = context_.parameters.layer(i).gradient;
+  std::size_t trained = 0;
+  for (std::size_t w = 0; w < layers_[i]->weights.size(); ++w) {
+    if (!layers_[i]->weights[w].trained) continue;
+    Tensor part = std::exchange(parts[trained], {});
+    const Tensor& sum = sums[trained++];
+    const auto& steps = layers_[i]->rest[w].scatter;
+    if (steps.empty()) {
+      add_part(part, sum, state);
+      continue;
+    }
+    part = convert(part, master_dtype(context_.plan.workload.dtype), rank_.stream);
+    shards.scatters.push_back(start(layers_[i]->at.dw[w], part, steps));
+  }
+}
+
+void LayerRunner::add_gradients(std::size_t i, Microbatch& m, std::vector<LayerState>& states) const {
+  const Timed timed(Profile::Part::exchange);
+  Microbatch::Shards& shards = m.shards[static_cast<int>(i)];
+  const auto& sums = context_.parameters.layer(i).gradient;
+  auto scatter = shards.scatters.begin();
+  std::size_t trained = 0;
+  for (std::size_t w = 0; w < layers_[i]->weights.size(); ++w) {
+    if (!layers_[i]->weights[w].trained) continue;
+    const Tensor& sum = sums[trained++];
+    if (!layers_[i]->rest[w].scatter.empty()) add_part(scatter++->finish().local, sum, states[i]);
+  }
+  shards.scatters.clear();
+  set_has_dw(i, states);
+}
+
+void LayerRunner::progress(Microbatch& m) {
+  for (auto& [layer, shards] : m.shards) {
+    for (auto& gathers : shards.gathers)
+      for (auto& gather : gathers) gather.progress();
+    for (auto& scatter : shards.scatters) scatter.progress();
+  }
 }
 
 void LayerRunner::run_backward_data(std::size_t i, Microbatch& m, const LayerState& state) const {

@@ -1,11 +1,14 @@
 #pragma once
 
 #include "partita/tensor/exchange.hpp"
+#include "partita/tensor/redistribute.hpp"
 #include "partita/train/batch.hpp"
 #include "partita/train/kernels/kernel.hpp"
 #include "src/train/executor/parameters.hpp"
 #include "strategies/plan/step.hpp"
 
+#include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -36,6 +39,13 @@ struct Microbatch {
     Tensor y;
   };
   Work work;
+  /// The weights of one layer that rest in shards, and their gradients, while they travel.
+  struct Shards {
+    std::deque<std::vector<Redistribution>> gathers;  ///< what was started and not waited for, in order
+    std::vector<Tensor> parts;                        ///< from backward_filter until they are scattered
+    std::vector<Redistribution> scatters;
+  };
+  std::map<int, Shards> shards;              ///< by layer
   std::vector<Crossing> arriving, sent;      ///< outputs from and to other stages
   std::vector<Crossing> arriving_gradients;  ///< gradients of outputs of this stage
   Tensor result;  ///< f64 numbers: the loss, the number of right predictions, ... (KernelCall::result)
@@ -96,6 +106,8 @@ class LayerRunner {
 
   /// Runs one operation of a layer: forward, a part of backward, a redistribution, a release.
   void run(const StepOp& op, Microbatch& m, std::vector<LayerState>& states) const;
+  /// Advances gathered weights and scattered gradients without waiting.
+  static void progress(Microbatch& m);
 
  private:
   bool fused(std::size_t i) const;
@@ -107,6 +119,14 @@ class LayerRunner {
   void run_backward_filter(const StepOp& op, Microbatch& m, std::vector<LayerState>& states) const;
   void run_backward_data(std::size_t i, Microbatch& m, const LayerState& state) const;
   void add_gradient(const StepOp& op, Microbatch& m) const;
+  void add_part(const Tensor& part, const Tensor& sum, const LayerState& state) const;
+  void set_has_dw(std::size_t i, std::vector<LayerState>& states) const;
+  void gather_weights(std::size_t i, Microbatch& m) const;
+  void finish_gather(std::size_t i, Microbatch& m) const;
+  void release_gathered(std::size_t i) const;
+  void scatter_gradients(std::size_t i, Microbatch& m, const LayerState& state) const;
+  void add_gradients(std::size_t i, Microbatch& m, std::vector<LayerState>& states) const;
+  Redistribution start(const Layout& layout, const Tensor& from, const LayerPlan::Steps& steps) const;
 
   const RunContext& context_;
   const RankContext& rank_;

@@ -48,7 +48,7 @@ const LayerPlan& layer_on(const Plan& plan, std::size_t i, int stage) {
 /// Gives a layer the table of its embedding, in its memory.
 void share_table(const LayerPlan& tied, Parameters::Layer& layer, const Parameters::Layer& embedding) {
   layer.master[0] = embedding.master[0];
-  layer.compute.push_back(embedding.compute[0]);
+  layer.rounded.push_back(embedding.rounded[0]);
   if (embedding.gradient.empty()) return;  // without training
   layer.gradient.resize(static_cast<std::size_t>(trained_position(tied, static_cast<int>(tied->weights.size()))));
   layer.gradient[0] = embedding.gradient[0];
@@ -69,7 +69,7 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
     for (std::size_t j = 0; j < specs.size(); ++j)
       if ((!specs[j].trained || !plan.workload.training) && plan.layers[i].holds(j))  // it is in no bucket
         layers_[i].master[j] =
-            DistTensor(layer_on(plan, i, stage)->at.w[j], rank, master, allocator, MemoryClass::weights);
+            DistTensor(layer_on(plan, i, stage)->rest[j].w, rank, master, allocator, MemoryClass::weights);
   }
   for (const auto& bucket : plan.buckets) {
     if (!runs_here(bucket.last())) {
@@ -84,7 +84,7 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
     for (std::size_t e = 0; e < bucket.entries.size(); ++e) {
       const auto [layer, weight] = bucket.entries[e];
       const auto& bound = layer_on(plan, static_cast<std::size_t>(layer), stage);
-      const Layout& layout = bound->at.w[weight];
+      const Layout& layout = bound->rest[weight].w;
       const auto names = layout.shape().names();
       auto& mine = layers_[layer];
       auto& w = mine.master[weight];
@@ -108,8 +108,11 @@ Parameters::Parameters(const Plan& plan, int world_rank, std::uint64_t seed,
       draw(spec, drawn.name, seed, w);
       const bool rounded = spec.trained && dtype != master;
       if (is_second_copy(plan, i, j)) copies_.emplace_back(layers_[plan.layers[i].table].master[0].local, w);
-      layers_[i].compute.push_back(rounded ? Tensor(dtype, w.names(), w.box(), allocator, MemoryClass::weights) : w);
+      layers_[i].rounded.push_back(rounded ? Tensor(dtype, w.names(), w.box(), allocator, MemoryClass::weights) : w);
     }
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    for (std::size_t j = 0; j < layers_[i].rounded.size(); ++j)
+      layers_[i].compute.push_back(plan.layers[i]->rest[j].gather.empty() ? layers_[i].rounded[j] : Tensor());
   refresh(allocator->stream());
 }
 
@@ -144,7 +147,7 @@ std::vector<NamedTensor> Parameters::named(const Plan& plan, const ProcessGrid& 
         const auto& [layer, weight] = plan.buckets[b].entries[e];
         const auto& bound = layer_on(plan, static_cast<std::size_t>(layer), stage);
         DistTensor state;
-        state.layout = bound->at.w[weight];
+        state.layout = bound->rest[weight].w;
         state.local =
             Tensor::view(whole, buckets_[b].offsets[e], state.layout.shape().names(), state.layout.owned(grid.rank()));
         tensors.push_back({fmt::format("{}.{}", name_of(plan, plan.buckets[b].entries[e]), states[k]), state});
@@ -167,7 +170,7 @@ std::vector<NamedTensor> Parameters::named_everywhere(const Plan& plan, const Pr
         for (const auto& state : plan.workload.optimizer.states())
           names.push_back(fmt::format("{}.{}", names.front(), state));
       for (const auto& name : names) {
-        const Layout& layout = layer->at.w[j];
+        const Layout& layout = layer->rest[j].w;
         DistTensor tensor;
         tensor.layout = layout;
         tensor.local =
@@ -207,8 +210,8 @@ void Parameters::refresh(Stream stream) {
   for (const auto& [from, to] : copies_) copy_box(from, to, to.box(), stream);
   for (auto& layer : layers_)
     for (std::size_t i = 0; i < layer.master.size(); ++i)
-      if (const auto& w = layer.master[i].local; layer.compute[i].data() != w.data())
-        convert(w, layer.compute[i], stream);
+      if (const auto& w = layer.master[i].local; layer.rounded[i].data() != w.data())
+        convert(w, layer.rounded[i], stream);
 }
 
 }  // namespace partita

@@ -21,8 +21,9 @@ class Parameters {
 
   /// One layer's weights on this rank.
   struct Layer {
-    std::vector<DistTensor> master;  ///< one per weight
-    std::vector<Tensor> compute;     ///< read by kernels: the master itself, or a copy in the compute dtype
+    std::vector<DistTensor> master;  ///< one per weight, as it rests (LayerBinding::rest)
+    std::vector<Tensor> rounded;     ///< the master itself, or a copy in the compute dtype
+    std::vector<Tensor> compute;     ///< read by kernels: `rounded`, or what was gathered; empty while it is not
     std::vector<Tensor> gradient;    ///< one per trained weight, in Plan::gradient_dtype
   };
   /// One of the plan's buckets on this rank.

@@ -230,7 +230,7 @@ std::vector<WeightPiece> WeightUpdate::pieces(std::size_t b) const {
       piece.dw = sums_[b].data() + local;
       piece.w = flat.w.data() + mine.lo * size;
       for (std::size_t k = 0; k < flat.state.size(); ++k) piece.state[k] = flat.state[k].data() + local;
-      const Tensor& rounded = layer.compute[entries[e].weight];
+      const Tensor& rounded = layer.rounded[entries[e].weight];
       if (rounded.dtype() != piece.dtype) {
         piece.rounded_type = rounded.dtype();
         piece.rounded = rounded.data() + (mine.lo - begin) * size_of(rounded.dtype());

@@ -172,8 +172,8 @@ Index RunMemory::checkpoint_bytes(const Plan& plan, int rank, bool optimizer, bo
   Index largest = 0;
   for (const auto& layer : plan.layers)
     if (saved && plan.stage_running(layer.group) == plan.stage_of_rank(rank))
-      for (const Layout& w : layer->at.w)
-        largest = std::max(largest, elements_to_write(w, plan.rank_in_stage(rank), element, messages_.packs));
+      for (const auto& rest : layer->rest)
+        largest = std::max(largest, elements_to_write(rest.w, plan.rank_in_stage(rank), element, messages_.packs));
   return element * (largest + (optimizer ? gathered_bytes(plan, rank) : 0));
 }
 

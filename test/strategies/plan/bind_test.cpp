@@ -251,8 +251,8 @@ TEST(Bind, LayoutsInWhichALayerCannotRun) {
   expect_refused({{"conv2", {.output = "C@y", .algorithm = "stationary-w"}}}, {"layer 'conv2'", "\"stationary-w\""});
   expect_refused({{"conv2", {.input = "N@data C@y", .algorithm = "stationary-y"}}},
                  {"layer 'conv2'", "\"N@data C@y H W\""});
-  expect_refused({{"conv2", {.output = "H@y", .weights = "F@y"}}},
-                 {"layer 'conv2'", "weights \"F@y C H W\"", "spatial dimensions"});
+  expect_refused({{"conv2", {.output = "N@data", .input = "H@y", .weights = "C@y"}}},
+                 {"layer 'conv2'", "weights \"F C@y H W\"", "spatial dimensions"});
   expect_refused({{"conv2", {.weights = "H@y"}}}, {"layer 'conv2'", "weights", "shard the kernel's H"});
   for (const char* layer : {"image", "conv1", "bn1", "relu1", "pool1", "drop", "loss"})
     expect_refused({{layer, {.output = "sum@y"}}}, {fmt::format("layer '{}'", layer), "pending sum over (y)"});

@@ -138,6 +138,31 @@ TEST(Step, SplitBackwardComputesGradientsOfWeightsLater) {
             "release_images in\n");
 }
 
+// Weights in shards travel one layer ahead, and two layers' are gathered at a time.
+TEST(Step, GathersWeightsOneLayerAhead) {
+  Strategy strategy = all_as("data=2", "N@data");
+  const Plan plan = bound(two_convolutions(), strategy.shard_weights(), 4);
+  auto ops = by_action(plan, 0);
+  EXPECT_EQ(ops["0F0"],
+            "wait_inputs\nread_batch\n"
+            "forward in\nrelease_work in\nrelease_kept in\n"
+            "gather_weights a\ngather_weights b\nwait_weights a\nforward a\nrelease_weights a\nrelease_work a\n"
+            "release_output in\n"
+            "wait_weights b\nforward b\nrelease_weights b\nrelease_work b\nrelease_output a\n"
+            "forward loss\nrelease_work loss\nrelease_output b\n");
+  EXPECT_EQ(ops["0B0"],
+            "wait_gradients\n"
+            "start_backward loss\nbackward_data loss\nrelease_work loss\nrelease_dy loss\n"
+            "sum_gradients loss\nrelease_layer loss\n"
+            "gather_weights b\nwait_weights b\nstart_backward b\nbackward_filter b\nscatter_gradients b\n"
+            "backward_data b\nrelease_weights b\nrelease_work b\nrelease_dy b\nadd_gradients b\n"
+            "sum_gradients b\nrelease_layer b\n"
+            "start_backward a\nbackward_filter a\nscatter_gradients a\nrelease_dy a\nadd_gradients a\n"
+            "sum_gradients a\nrelease_layer a\n"
+            "sum_gradients in\nrelease_layer in\nrelease_images in\nrelease_target\n")
+      << "a computes no dx, so it needs no weights";
+}
+
 TEST(Step, StagesSendOutputsAndGradients) {
   const Plan plan = bound(two_convolutions(), two_groups("gpipe", 2), 4);
   auto first = by_action(plan, 0), second = by_action(plan, 1);

@@ -71,6 +71,16 @@ TEST(MemoryRemedies, TheSmallestStepThatFits) {
   EXPECT_NE(find(remedies_within(Strategy(), quarter), "the grid \"data=4\""), nullptr);
 }
 
+// Ranks that share samples hold the same weights, unless these rest in shards.
+TEST(MemoryRemedies, ShardsOfWeights) {
+  Strategy shards = all_as("data=2", "N@data");
+  const auto all = remedies_within(shards, held_by(shards) - 1);
+  const Remedy* found = find(all, "weights = \"sharded\"");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->held, held_by(shards.shard_weights()));
+  EXPECT_EQ(found->missing, 0);
+}
+
 TEST(MemoryRemedies, WhatIsNamedFitsWhenItIsDone) {
   const Strategy samples = all_as("data=2", "N@data");
   const Index limit = held_by(all_as("data=2 y=2", "N@data H@y"));

@@ -52,6 +52,8 @@ bool check_case(std::uint64_t seed) {
       ++taken[std::string(name(layer->at.algorithm))];
       if (layer->at.ring && layer->at.ring->balanced) ++taken["balanced ring"];
       if (layer.op->kind() == "combine") ++taken["experts"];
+      if (layer.gathers_weights()) ++taken["weights in shards"];
+      if (layer.gathers_weights()) ++taken[fmt::format("shards of {}", layer.op->kind())];
       if (layer.table >= 0) ++taken[layer.copies_table ? "copied tables" : "shared tables"];
       for (const auto& product : layer->at.products) ++taken[std::string(name(product.algorithm))];
       if (layer.op->kind() == "tables")
@@ -90,7 +92,7 @@ TEST(Master, EveryStrategyTrainsToTheSerialResult) {
   for (std::uint64_t seed = 1; seed <= count && !HasFailure(); ++seed) magnifying += check_case(seed) ? 1 : 0;
   std::vector<std::string> algorithms = names_of(product_algorithms());
   algorithms.insert(algorithms.end(), {"stationary-x", "stationary-y", "stationary-w", "groups", "stages",
-                                       "two groups a stage", "microbatches on stages"});
+                                       "two groups a stage", "microbatches on stages", "weights in shards"});
   // Runs of few cases, as under sanitizers, need not meet every kind.
   for (const auto& algorithm : algorithms)
     EXPECT_GE(taken[algorithm], static_cast<int>(count / 100)) << algorithm << " was hardly run";

@@ -91,6 +91,12 @@ class Strategy {
   enum class OptimizerState : std::uint8_t { replicated, sharded };
   Strategy& optimizer_state(OptimizerState state);
   OptimizerState optimizer_state() const { return optimizer_state_; }
+  /// Lets the weights of every layer rest in shards: ranks that would hold the same weights, but compute with other
+  /// samples or parts of space, hold parts of them. These are gathered one layer ahead of each use and freed after it,
+  /// and gradients are scattered (ZeRO stage 3, fully sharded data parallelism). A layer's rule says with `weights` how
+  /// one layer does so.
+  Strategy& shard_weights(bool shards = true);
+  bool shards_weights() const { return shards_weights_; }
   /// Sums gradients in buckets of at most `bytes` bytes (plan_buckets). Throws Error below 1.
   Strategy& bucket_bytes(Index bytes);
   Index bucket_bytes() const { return bucket_bytes_; }
@@ -121,6 +127,7 @@ class Strategy {
   std::vector<Rule> rules_;
   std::string file_;
   OptimizerState optimizer_state_ = OptimizerState::replicated;
+  bool shards_weights_ = false;
   Index bucket_bytes_ = Index{4} << 20;
   ScheduleKind schedule_ = ScheduleKind::single;
   int microbatches_ = 1;

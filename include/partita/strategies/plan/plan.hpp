@@ -54,12 +54,22 @@ struct LayerBinding {
   Steps redistribute_output;              ///< at.y -> y
   Steps redistribute_dy;                  ///< y.dual() -> at.y.dual()
   std::vector<Steps> redistribute_dx;     ///< by input: at.dx -> the producer's y.dual()
-  std::vector<std::string> notes;         ///< the keys of rules that were dropped, and why
+  /// A weight at rest, which is its layout between the passes that use it: at.w, or cut over further axes. Then it is
+  /// gathered before each use, and its gradient is scattered.
+  struct Rest {
+    Layout w, dw;           ///< the weight, and its gradient as it is summed over microbatches
+    Steps gather, scatter;  ///< w -> at.w, and in training at.dw -> dw
+    bool operator==(const Rest&) const = default;
+  };
+  std::vector<Rest> rest;          ///< by weight
+  std::vector<std::string> notes;  ///< the keys of rules that were dropped, and why
 
   /// Returns true if the layer has weights to train.
   bool trains() const;
   /// Returns true if the gradient of some input is needed.
   bool needs_any_dx() const;
+  /// Returns true if some weight is gathered before each use.
+  bool gathers_weights() const;
   bool operator==(const LayerBinding&) const = default;
 };
 
@@ -97,6 +107,9 @@ struct LayerPlan {
   using Steps = LayerBinding::Steps;
   bool trains() const { return binding->trains(); }
   bool needs_any_dx() const { return binding->needs_any_dx(); }
+  bool gathers_weights() const { return binding->gathers_weights(); }
+  /// Returns true if the layer's kernels may read its weights in an action of a backward pass.
+  bool reads_weights(Action::Kind backward) const;
   /// What is computed at once on every backend: of layers with one binding it decides the cost.
   struct Fusion {
     bool computed_by_producer = false, computed_by_reader = false, drops = false;
@@ -140,7 +153,7 @@ struct Plan {
   Readers all_readers;
   int microbatches = 1;  ///< number of balanced blocks of the batch
   /// The type in which gradients of weights are held: the compute dtype, or the master dtype if the strategy has
-  /// several microbatches, of which each adds its part.
+  /// several microbatches, of which each adds its part, or weights that rest in shards.
   DType gradient_dtype = DType::f32;
   std::vector<int> stage_of_group{0};  ///< group of layers -> stage
   /// A second replica of all layers. Its groups are on the stages in the opposite order (Chimera, Li and Hoefler 2021).

@@ -19,6 +19,11 @@ struct StepOp {
     start_backward,       ///< starts messages that travel while backward_filter computes: dy's halo, statistics
     backward_filter,      ///< dw += this rank's part
     backward_data,        ///< dx[...] of all inputs
+    gather_weights,       ///< starts to gather the weights that rest in shards
+    wait_weights,         ///< waits until they are gathered
+    release_weights,      ///< frees what was gathered
+    scatter_gradients,    ///< starts to sum and scatter the part that backward_filter made, for weights in shards
+    add_gradients,        ///< waits for that, dw += the sums
     redistribute_dx,      ///< dx[input] -> added to the gradient of layer.inputs[input]
     release_work,         ///< frees x, y and dx, the work tensors of one pass of one layer
     release_dy,           ///< frees dy
@@ -46,8 +51,10 @@ struct StepOp {
     share_loss,           ///< after the last action: adds the losses of all stages on every rank
   };
   Kind kind = Kind::forward;
-  bool recompute = false;     ///< for a forward and its redistributions: run again during backward
-  std::int16_t part = 0;      ///< index of the input or of the stage boundary
+  bool recompute = false;  ///< for a forward and its redistributions: run again during backward
+  /// index of the input or of the stage boundary; for gather_weights the action of the microbatch that needs them: 0
+  /// for forward, 1 for a backward, 2 for a backward_filter of its own
+  std::int16_t part = 0;
   int layer = -1;             ///< -1 for operations of a whole group or of the whole stage
   bool data_follows = false;  ///< for a backward_filter: the next operation is the layer's backward_data
   bool operator==(const StepOp&) const = default;

@@ -25,7 +25,9 @@ constexpr std::optional<Pass> pass_of(const StepOp& op) {
     case start_backward:
     case backward_data:
     case redistribute_dx: return Pass::backward_data;
-    case backward_filter: return Pass::backward_filter;
+    case backward_filter:
+    case scatter_gradients: return Pass::backward_filter;
+    case gather_weights: return static_cast<Pass>(op.part);
     case send_output:
     case receive_input:
     case send_gradient:
@@ -50,6 +52,8 @@ enum class Purpose : std::uint8_t {
   ring,        ///< blocks and queries that travel around a ring of ranks
   ring_sums,   ///< results of these queries, and gradients
   product,     ///< panels and sums of a distributed matrix product
+  gather,      ///< weights in shards, gathered before their use
+  scatter,     ///< sums of a microbatch's gradients of such weights
   statistics,  ///< batch statistics and losses, in the middle of the layer's work
   stages,      ///< transfers from one stage to another
   sum,         ///< sums of weight gradients

@@ -35,6 +35,7 @@ struct Remedy {
 /// its own:
 ///
 ///     optimizer     sharded
+///     weights       sharded; and this with recomputation
 ///     activations   recomputed in the backward pass, except in a few layers that keep what the others need for that;
 ///                   and this with a sharded optimizer
 ///     microbatches  2, 4, ... times as many, down to one sample each; alone, and with both changes above

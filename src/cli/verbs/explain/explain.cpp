@@ -166,6 +166,10 @@ void print_layer(const Plan& plan, int index, const ExplainOptions& options) {
     print_line("w", fmt::format("{:<28} {} {}{}", layer->at.w[i].print(), layer->weights[i].name,
                                 layer->weights[i].shape.print(),
                                 i > 0 || layer.table < 0 ? "" : origin_of_table(plan, layer)));
+  for (std::size_t i = 0; i < layer->weights.size(); ++i)
+    if (const auto& rest = layer->rest[i]; !rest.gather.empty())
+      print_line("w rests",
+                 fmt::format("{:<28} {}, by {}", rest.w.print(), layer->weights[i].name, print(rest.gather)));
   if (!(layer->at.y == layer->y)) print_line("computes", layer->at.y.print());
   print_line("y", shape_and_layout(layer->shape, layer->y));
   if (plan.workload.training) {

@@ -23,6 +23,7 @@ Json weights_of(const LayerPlan& layer, bool training) {
   for (std::size_t i = 0; i < layer->weights.size(); ++i) {
     const WeightSpec& weight = layer->weights[i];
     Json row{{"name", weight.name}, {"shape", weight.shape.print()}, {"layout", layer->at.w[i].print()}};
+    if (!layer->rest[i].gather.empty()) row["rests"] = layer->rest[i].w.print();
     if (training && weight.trained) row["gradient"] = layer->at.dw[i].print();
     list.push_back(std::move(row));
   }

@@ -59,11 +59,12 @@ std::string describe(const Model& model, const Strategy& strategy) {
   const auto& rules = strategy.rules();
   const bool recomputing =
       std::any_of(rules.begin(), rules.end(), [](const auto& r) { return r.rule.recompute == true; });
-  return fmt::format("{}: {}grid \"{}\"{}{}{}, {}", kind_of(model, strategy).print(),
+  return fmt::format("{}: {}grid \"{}\"{}{}{}{}, {}", kind_of(model, strategy).print(),
                      grids.size() > 1 ? fmt::format("{} stages, each ", grids.size()) : "", strategy.grid().print(),
                      microbatches,
                      strategy.optimizer_state() == Strategy::OptimizerState::sharded ? ", sharded optimizer" : "",
-                     recomputing ? ", recomputation" : "", counted(static_cast<Index>(rules.size()), "rule"));
+                     strategy.shards_weights() ? ", sharded weights" : "", recomputing ? ", recomputation" : "",
+                     counted(static_cast<Index>(rules.size()), "rule"));
 }
 
 std::string difference(const StepCost& with, const StepCost& without) {
