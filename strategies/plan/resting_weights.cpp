@@ -20,7 +20,8 @@ AxisSet axes_of_samples(const Operator& op, const LayoutRequest& request, const 
   AxisSet axes = 0;
   for (int d = 0; d < y.shape().dims(); ++d)
     if (const char name = y.shape().name(d); name != 'C') axes |= y.sharding(d) & ~asked.sharding(name);
-  return axes & ~y.sharding('C') & ~(op.algorithms().empty() ? 0 : x.sharding('C'));
+  const bool follows_y = op.algorithms().empty() && !request.input[0];
+  return axes & ~y.sharding('C') & ~(follows_y ? 0 : x.sharding('C'));
 }
 
 /// Those of some axes that stand behind all others in the dimension that they cut.

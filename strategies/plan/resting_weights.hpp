@@ -10,7 +10,7 @@ namespace partita {
 /// layout `asked` of a rule: the axes that cut samples or space of its output. Along these its kernels need the whole
 /// weight, and each rank adds a part of its gradient. Others cut the layer's work:
 ///
-///   - axes that cut channels of the output, or of the input of a layer that multiplies them;
+///   - axes that cut channels of the output, or of the input if a rule names it or the layer multiplies its channels;
 ///   - for embeddings and tables those that cut places, and for tables all: there the rows are cut, and sums of the
 ///     vectors follow;
 ///   - for a linear layer all, if the rule names an algorithm or if they cut its inputs (C D H W): then its products

@@ -60,7 +60,7 @@ class Drawing {
     if (message.find("cannot run \"auto\"") != std::string::npos) return false;  // "auto" must always find an algorithm
     for (const char* reason : {"splits a group of channels", "a layer cannot split its", "does not fit the input",
                                "cannot run", "must be sharded like the output's C", "asks for a pending sum",
-                               "cut both alike", "they are the table of", "before these axes"})
+                               "cut both alike", "they are the table of", "before these axes", "cut these further"})
       if (message.find(reason) != std::string::npos) return true;
     return false;
   }

@@ -2,6 +2,8 @@
 #include "partita/model/builtin/builtin.hpp"
 #include "partita/strategies/plan/bind.hpp"
 #include "partita/strategies/plan/traffic.hpp"
+#include "strategies/cost/cost_terms.hpp"
+#include "test/strategies/cost/priced.hpp"
 #include "test/support/error_of.hpp"
 
 namespace partita::test::resting_weights_test {
@@ -61,6 +63,35 @@ TEST(RestingWeights, LinearLayersGatherOrSendPanels) {
   EXPECT_FALSE(Bound("N@data", {{"fc1", {.weights = "C@data"}}})["fc1"].gathers_weights());
   EXPECT_FALSE(
       Bound("N@data", {{"fc1", {.weights = "F@data", .algorithm = Algorithm::summa_c}}})["fc1"].gathers_weights());
+}
+
+TEST(RestingWeights, AreAKeyOfTheFile) {
+  const Strategy read = Strategy::parse("grid = \"data=2\"\nweights = \"sharded\"\n", "s.toml");
+  EXPECT_TRUE(read.shards_weights());
+  EXPECT_EQ(Strategy::parse(read.print(), "s.toml").print(), read.print());
+  EXPECT_FALSE(Strategy::parse("weights = \"replicated\"", "s.toml").shards_weights());
+  expect_error([] { Strategy::parse("weights = \"halved\"", "s.toml"); },
+               {"s.toml, line 1", "there is no weights = \"halved\""});
+}
+
+// "b" is gathered in forward and in backward, and its gradient is scattered. Where links work by themselves, this hides
+// behind its kernels.
+TEST(RestingWeights, ArePriced) {
+  Strategy strategy = all_as("data=2", "N@data");
+  const auto cost_of_b = [&](double overlap) {
+    return estimate(bound(two_convolutions(), strategy, 4), round_machine(overlap)).layers[2];
+  };
+  const auto collective = [](const LayerCost& cost) {
+    return cost.forward.collective + cost.backward_data.collective + cost.backward_filter.collective;
+  };
+  const LayerCost replicas = cost_of_b(0);
+  EXPECT_EQ(collective(replicas), 0);
+  strategy.shard_weights();
+  const LayerCost shards = cost_of_b(0), hidden = cost_of_b(1);
+  for (const Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_filter})
+    EXPECT_GT(cost_of(shards, pass).collective, 1 * us) << "a weight and a bias, at least a message each";
+  EXPECT_EQ(collective(hidden), 0) << "the kernels take longer";
+  EXPECT_EQ(hidden.forward.hidden, shards.forward.collective);
 }
 
 }  // namespace partita::test::resting_weights_test
