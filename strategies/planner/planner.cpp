@@ -75,8 +75,8 @@ void choose_update(Planned& planned, const SearchContext& context, Index limit) 
 /// The texts of strategies whose products leave nothing to choose.
 using Settled = std::set<std::string>;
 
-/// Adds the products and layouts of weights that are fastest on the machine; `by_stage` as in choose_products(). Forgets
-/// those whose rule a change of layouts has taken away.
+/// Adds the products and layouts of weights that are fastest on the machine; `by_stage` as in choose_products().
+/// Forgets those whose rule a change of layouts has taken away.
 void add_products(Planned& planned, const SearchContext& context, Index limit, Settled& settled,
                   bool by_stage = false) {
   std::erase_if(planned.choices, [&](const ProductChoice& choice) {
