@@ -102,7 +102,7 @@ def wrong():
         ended(f"--measure {extra[0]}", partita("compare", "--measure", "--ranks", 2, *extra), 2, extra[0])
     ended("no fit", partita(*train, "--ranks", 4, "--memory-limit", "1MiB"), 2, "1.0 MiB")
     ran = partita(*train, "--ranks", 2, "--help")
-    check("help", ran.status == 0 and ran.out.count("--ranks N") == 1, ran)
+    check("help", ran.status == 0 and ran.out.count("\n  --ranks N ") == 1, ran)
     for variables in ({"PMI_SIZE": "2", "PMI_RANK": "0"}, {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "0"}):
         ended(f"launched: {variables}", partita(*train, "--ranks", 2, variables=variables), 2, "processes were started")
     ended("launched: each says so", partita(*train, "--ranks", 2, variables={"PMI_SIZE": "2", "PMI_RANK": "1"}), 2,

@@ -58,9 +58,10 @@ class Drawing {
   /// not fit its algorithm. Any other error is a bug.
   static bool may_be_refused(const std::string& message) {
     if (message.find("cannot run \"auto\"") != std::string::npos) return false;  // "auto" must always find an algorithm
-    for (const char* reason : {"splits a group of channels", "a layer cannot split its", "does not fit the input",
-                               "cannot run", "must be sharded like the output's C", "asks for a pending sum",
-                               "cut both alike", "they are the table of", "before these axes", "cut these further"})
+    for (const char* reason :
+         {"splits a group of channels", "a layer cannot split its", "does not fit the input", "cannot run",
+          "must be sharded like the output's C", "asks for a pending sum", "cut both alike", "they are the table of",
+          "before these axes", "cut these further", "leave them out: they follow it"})
       if (message.find(reason) != std::string::npos) return true;
     return false;
   }

@@ -125,18 +125,38 @@ class PlainPrice {
       const double again = plan().workload.training && layer.recompute ? forward() : 0;
       return again + (has_backward() ? backward_data() : 0);
     }
-    double filter_pass() const { return has_backward() ? filter_seconds() + product(2) : 0; }
+    double filter_pass() const {
+      if (!has_backward()) return 0;
+      double seconds = filter_seconds() + product(2), room = price.in_halves() ? filter_seconds() : data_seconds();
+      if (!layer.gathers_weights() || !layer.trains()) return seconds;
+      if (!price.in_halves()) {
+        gathered(room);  // in the pass of dx
+        if (!layer.needs_any_dx()) room = 0;
+      } else {
+        if (layer.op->dw_reads_weights()) seconds += gathered(room);
+        room = 0;
+      }
+      for (const auto& rest : layer->rest) seconds += behind(rest.scatter, master(), room);
+      return seconds;
+    }
+    /// The weights in shards that are gathered while `room` seconds are computed.
+    double gathered(double& room) const {
+      double seconds = 0;
+      for (const auto& rest : layer->rest) seconds += behind(rest.gather, element(), room);
+      return seconds;
+    }
 
     /// Inputs and halos, the layer's work, its output. A convolution or a pooling computes what needs no halo while
     /// that travels.
     double forward() const {
       const double compute = layer.inputs.empty() ? 0 : kernel_seconds(false);
-      double seconds = compute;
+      double seconds = compute, room = compute;
+      if (layer.gathers_weights()) seconds += gathered(room);
       for (std::size_t i = 0; i < layer->redistribute_input.size(); ++i)
         seconds += steps(layer->redistribute_input[i], element_of(plan().layers[layer.inputs[i]]));
       if (layer->at.x_halo) {
         const bool ahead = dynamic_cast<const ConvOperator*>(layer.op.get()) != nullptr || PlainKernel::is_pool(layer);
-        seconds += exposed(halo(*layer->at.x_halo, false), ahead ? compute : 0);
+        seconds += exposed(halo(*layer->at.x_halo, false), ahead ? room : 0);
       }
       if (layer->at.algorithm == Algorithm::ring) seconds += ring(compute, false);
       return seconds + collectives(Collective::When::forward) + product(0) +
@@ -151,8 +171,9 @@ class PlainPrice {
     /// which go back while it computes the rest.
     double backward_data() const {
       const bool dx = layer.needs_any_dx();
-      const double data = dx || (layer.trains() && !contracts()) ? kernel_seconds(true) : 0;
-      double seconds = data + steps(layer->redistribute_dy, element());
+      const double data = data_seconds();
+      double seconds = data + steps(layer->redistribute_dy, element()), room = data;
+      if (layer.gathers_weights() && (dx || layer.op->dw_reads_weights())) seconds += gathered(room);
       if (dx && layer->at.dy_halo)
         seconds += exposed(halo(*layer->at.dy_halo, false), price.in_halves() ? 0 : filter_seconds());
       else if (dx && layer->at.x_halo)
@@ -165,23 +186,32 @@ class PlainPrice {
       return seconds;
     }
 
+    double data_seconds() const {
+      return layer.needs_any_dx() || (layer.trains() && !contracts()) ? kernel_seconds(true) : 0;
+    }
+
     static double exposed(const Exchange& exchange, double compute) {
       return exchange.seconds - std::min(exchange.hidden, compute);
     }
 
     /// Redistributions, one after the other.
     double steps(const LayerPlan::Steps& steps, double element) const {
+      double none = 0;
+      return behind(steps, element, none);
+    }
+    /// The same, behind `room` seconds of computing, of which they use up what they hide behind.
+    double behind(const LayerPlan::Steps& steps, double element, double& room) const {
       double seconds = 0;
       for (const auto& step : steps) {
+        Exchange taken;
         if (step.verb == Verb::exchange)
-          seconds += exchange([&](int each) {
-                       return messages(plan_transfer(step.from, step.to, each), false, element);
-                     }).seconds;
+          taken = exchange([&](int each) { return messages(plan_transfer(step.from, step.to, each), false, element); });
         else if (step.verb != Verb::none)  // the full vector: what is summed, or what is gathered
-          seconds +=
-              collective(step.verb, step.axes,
-                         PlainKernel::volume(step.verb == Verb::all_gather ? step.to : step.from, rank) * element)
-                  .seconds;
+          taken = collective(step.verb, step.axes,
+                             PlainKernel::volume(step.verb == Verb::all_gather ? step.to : step.from, rank) * element);
+        const double hidden = std::min(taken.hidden, room);
+        room -= hidden;
+        seconds += taken.seconds - hidden;
       }
       return seconds;
     }
@@ -393,7 +423,7 @@ class PlainPrice {
     double elements(const Bucket& bucket) const {
       double all = 0;
       for (const auto& [of, weight] : bucket.entries) {
-        const Layout& w = plan().layers[of]->at.w[weight];
+        const Layout& w = plan().layers[of]->rest[weight].w;
         all += std::ceil(PlainKernel::volume(w, rank) / bucket_alignment) * bucket_alignment;
       }
       return all;
