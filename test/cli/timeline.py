@@ -39,7 +39,9 @@ def check_slices(name, events, rows):
         overlaps = [(a, b) for a, b in zip(slices, slices[1:]) if b[0] < a[1] - HALF_A_NANOSECOND]
         check(f"{name}: none of {len(slices)} slices of row {row} overlaps another", not overlaps, overlaps[:3])
         steps = [step for _, _, step, _ in slices]
-        check(f"{name}: 8 steps, one after the other", steps == sorted(steps) and set(steps) == set(range(8)), steps)
+        # Of two that begin at once, either may be the first of the list.
+        turned = [(a, b) for a, b in zip(slices, slices[1:]) if a[2] > b[2] and b[0] - a[0] >= HALF_A_NANOSECOND]
+        check(f"{name}: 8 steps, one after the other", not turned and set(steps) == set(range(8)), turned[:3] or steps)
 
 
 def check_arrows(name, events, arrows):
