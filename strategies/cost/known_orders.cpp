@@ -14,7 +14,8 @@ std::shared_ptr<const OrderedSchedule> KnownOrders::of(const Plan& plan) {
     return all_.front();
   }
   SimulationOrder order(plan.schedule, graph);
-  all_.push_front(std::make_shared<const OrderedSchedule>(plan.schedule.stages, std::move(graph), std::move(order)));
+  all_.push_front(std::make_shared<const OrderedSchedule>(
+      OrderedSchedule{plan.schedule.stages, std::move(graph), std::move(order)}));  // Clang 14 needs braces
   if (all_.size() > most) all_.pop_back();
   return all_.front();
 }
