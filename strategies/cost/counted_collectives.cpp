@@ -89,7 +89,7 @@ CountedCollectives::CountedCollectives(const Machine& machine, const Grid& grid,
 std::shared_ptr<CountedCollectives> CountedCollectives::find(const Machine& machine, const Grid& grid, AxisSet axes,
                                                              Verb verb) {
   using Key = std::tuple<std::vector<int>, std::vector<std::vector<int>>, AxisSet, Verb>;
-  constexpr std::size_t most_ranks_kept = 1 << 17;  // of all of them: each takes about a KiB
+  constexpr std::size_t most_ranks_kept = 16384;  // of all of them: memory grows with their ranks
   thread_local std::map<Key, std::shared_ptr<CountedCollectives>> known;
   thread_local std::size_t ranks_kept = 0;
   std::vector<int> sizes{grid.first_rank()};

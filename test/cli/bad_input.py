@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import sys
 
-from checks import Program, finish, refuses, write
+from checks import Program, ended, finish, refuses, write
 
 partita = Program(sys.argv[2], sys.argv[1], status=None)
 DATA = "/usr/share/datasets/fashion-mnist"
@@ -315,5 +315,8 @@ bad("fits nowhere", 1, ["--model", "lenet5", "--ranks", "2", "--memory-limit", "
 bad("too many ranks", 1, ["--ranks", "2147483647"], "the number of ranks is 2147483647; it must be 1 to 1048576",
     verb="plan")
 bad("unwritable", 1, ["--svg", "nowhere/x.svg"], "nowhere", verb="schedule")
+for nodes in ("0,0,1", "0,x", "0,1,"):
+    ended(f"PARTITA_NODES={nodes}", partita("train", "--data", "synthetic", ranks=2, variables={"PARTITA_NODES": nodes}),
+          2, "PARTITA_NODES is .*; write the node of each of the 2 ranks")
 
 finish()

@@ -134,7 +134,11 @@ MpiSession::MpiSession(int& argc, char**& argv) : state_(std::make_unique<State>
     check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   MPI_Comm world = MPI_COMM_NULL;
   check(MPI_Comm_dup(MPI_COMM_WORLD, &world), "MPI_Comm_dup");
-  state_->context = std::make_shared<MpiContext>(world);
+  try {
+    state_->context = std::make_shared<MpiContext>(world);
+  } catch (const Error& error) {  // PARTITA_NODES is wrong; without a session, the launcher would end the job its way
+    abort(error.what(), 2);
+  }
   state_->world = make_mpi_communicator(world, state_->context);
   open_session = this;
   handler_without_session = std::set_terminate(abort_session);
