@@ -265,7 +265,7 @@ TEST(Memory, OfARunIsPredictedToTheByte) {
   // Kinds with two groups per stage, and a ring in bf16, which few cases draw.
   for (const std::uint64_t seed : {205, 233, 409, 1244})
     if (seed > count && !HasFailure()) check_case(seed);
-  if (first > 1) return;
+  if (first > 1 || count < 200) return;  // fewer cases, as under a sanitizer, need not draw every kind
   std::vector<std::string> all{"few samples", "few samples on stages", "refused", "within the limit", "forecast"};
   all.insert(all.end(), kinds.begin(), kinds.end());
   for (const auto& what : all) EXPECT_GE(covered[what], 1) << what << " was not covered";
