@@ -48,6 +48,8 @@ def strong():
     check("speed-up and efficiency", runs[0]["speed_up"] == runs[0]["efficiency"] == 1 and
           abs(runs[1]["speed_up"] - runs[0]["seconds"] / runs[1]["seconds"]) < 1e-9 and
           abs(runs[1]["efficiency"] - runs[1]["speed_up"] / 2) < 1e-9)
+    check("efficiency against the serial time", runs[0]["against_serial"] == 1 and
+          abs(runs[1]["against_serial"] - runs[1]["efficiency"]) < 1e-9)
     check("numbers of ranks run in turns", [re.search(r"(\d) ranks?,", line).group(1) for line in ran.err.splitlines()
                                             if line.startswith("run ")] == ["1", "2", "1", "2"], ran.err)
     check("one line per run in the table", len(re.findall(r"^data=\{\} +\d", ran.out, re.M)) == 2, ran.out)
@@ -83,6 +85,10 @@ def strategies():
     serial = runs["serial"]
     check("the speed-up of a fixed grid refers to the serial program",
           abs(runs["spatial.toml"]["speed_up"] * runs["spatial.toml"]["seconds"] / serial["seconds"] - 1) < 1e-9)
+    best = min(run["seconds"] for run in runs.values() if run["ranks"] == 1 and run["seconds"])
+    check("a fixed grid has an efficiency against the best serial time",
+          abs(runs["spatial.toml"]["against_serial"] * 2 * runs["spatial.toml"]["seconds"] / best - 1) < 1e-9 and
+          broken["against_serial"] is None)
     write("spatial.toml", SPATIAL.replace("H@y", "W@y"))
     ran = scale(*SMALL, "--ranks", "1", "2", "--repeats", "2", "--strategy", "spatial.toml", "--out", "r.json",
                 status=2)
@@ -126,6 +132,7 @@ def hosts():
         write("hosts", text)
         scale(*SMALL, "--ranks", "2", "--repeats", "1", "--hostfile", "hosts", "--out", f"r{number}.json")
         report = read_json(f"r{number}.json")
+        check("no run on one rank, no serial time", report["runs"][0]["against_serial"] is None)
         check("ranks run on the host in the file", "--hostfile hosts" in report["conditions"]["launcher"] and
               report["runs"][0]["seconds"] > 0, report)
         os.remove(f"r{number}.json")

@@ -143,6 +143,7 @@ void check_scale(const std::string& path, const Json& json) {
              {"images_per_second", ValueKind::number, false},
              {"speed_up", ValueKind::number, false},
              {"efficiency", ValueKind::number, false},
+             {"against_serial", ValueKind::number, false},
              {"predicted", ValueKind::number, false},
              {"status", ValueKind::number, false},
              {"message", ValueKind::text, false}});

@@ -30,6 +30,7 @@ Json to_json(const ScaleResults& results, const ScaleRun& run) {
   json["images_per_second"] = measured ? Json(run.images_per_second()) : Json();
   json["speed_up"] = measured ? Json(results.speed_up(run)) : Json();
   json["efficiency"] = measured ? Json(results.efficiency(run)) : Json();
+  json["against_serial"] = measured ? or_null(results.against_serial(run)) : Json();
   json["predicted"] = or_null(run.predicted);
   json["status"] = run.status;
   if (!run.message.empty()) json["message"] = run.message;
@@ -51,6 +52,8 @@ ScaleRun read_run(const Json& json) {
   if (!sound) throw std::invalid_argument(fmt::format("the run of '{}' has impossible numbers", run.strategy));
   return run;
 }
+
+std::string or_empty(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; }
 
 /// A field in a line of CSV, quoted if necessary.
 std::string field(const std::string& text) {
@@ -100,6 +103,14 @@ double ScaleResults::speed_up(const ScaleRun& run) const {
 }
 
 double ScaleResults::efficiency(const ScaleRun& run) const { return speed_up(run) * base(run).ranks / run.ranks; }
+
+std::optional<double> ScaleResults::against_serial(const ScaleRun& run) const {
+  double best = 0;
+  for (const auto& other : runs)
+    if (other.ranks == 1 && !other.repeats.empty()) best = std::max(best, other.images_per_second());
+  if (best == 0) return std::nullopt;
+  return run.images_per_second() / (best * run.ranks);
+}
 
 std::string ScaleResults::json() const {
   Json json{{"subject", "scale"},
@@ -174,18 +185,20 @@ std::string ScaleResults::difference(const ScaleResults& here) const {
 
 std::string ScaleResults::csv() const {
   std::string text =
-      "strategy,ranks,batch,seconds,spread,repeats,images_per_second,speed_up,efficiency,predicted,error,status\n";
+      "strategy,ranks,batch,seconds,spread,repeats,images_per_second,speed_up,efficiency,against_serial,predicted,"
+      "error,"
+      "status\n";
   for (const auto& run : runs) {
     text += fmt::format("{},{},{},", field(run.strategy), run.ranks, run.batch);
     std::string repeats_text;
     for (const double seconds : run.repeats)
       repeats_text += fmt::format("{}{}", repeats_text.empty() ? "" : " ", seconds);
     if (run.repeats.empty())
-      text += ",,,,,,";
+      text += ",,,,,,,";
     else
-      text += fmt::format("{},{},{},{},{},{},", run.seconds(), run.spread(), repeats_text, run.images_per_second(),
-                          speed_up(run), efficiency(run));
-    text += run.predicted ? fmt::format("{}", *run.predicted) : "";
+      text += fmt::format("{},{},{},{},{},{},{},", run.seconds(), run.spread(), repeats_text, run.images_per_second(),
+                          speed_up(run), efficiency(run), or_empty(against_serial(run)));
+    text += or_empty(run.predicted);
     text += run.predicted && !run.repeats.empty() ? fmt::format(",{}", *run.predicted / run.seconds() - 1) : ",";
     text += fmt::format(",{}\n", run.status);
   }
@@ -195,17 +208,19 @@ std::string ScaleResults::csv() const {
 std::string ScaleResults::table() const {
   std::size_t width = 8;
   for (const auto& run : runs) width = std::max(width, run.strategy.size());
-  std::string text =
-      fmt::format("{:<{}} {:>5} {:>6} {:>10} {:>7} {:>9} {:>8} {:>10} {:>10} {:>7}\n", "strategy", width, "ranks",
-                  "batch", "ms/step", "spread", "images/s", "speed-up", "efficiency", "predicted", "error");
+  std::string text = fmt::format("{:<{}} {:>5} {:>6} {:>10} {:>7} {:>9} {:>8} {:>10} {:>9} {:>10} {:>7}\n", "strategy",
+                                 width, "ranks", "batch", "ms/step", "spread", "images/s", "speed-up", "efficiency",
+                                 "vs serial", "predicted", "error");
   for (const auto& run : runs) {
     text += fmt::format("{:<{}} {:>5} {:>6} ", run.strategy, width, run.ranks, run.batch);
     if (!run.repeats.empty()) {
       const std::string ms = run.predicted ? fmt::format("{:.2f}", 1e3 * *run.predicted) : "-";
       const std::string error =
           run.predicted ? fmt::format("{:+.1f}%", 100 * (*run.predicted / run.seconds() - 1)) : "-";
-      text += fmt::format("{:>10.2f} {:>6.1f}% {:>9.0f} {:>8.2f} {:>9.1f}% {:>10} {:>7}", 1e3 * run.seconds(),
-                          100 * run.spread(), run.images_per_second(), speed_up(run), 100 * efficiency(run), ms, error);
+      const auto best = against_serial(run);
+      text += fmt::format("{:>10.2f} {:>6.1f}% {:>9.0f} {:>8.2f} {:>9.1f}% {:>9} {:>10} {:>7}", 1e3 * run.seconds(),
+                          100 * run.spread(), run.images_per_second(), speed_up(run), 100 * efficiency(run),
+                          best ? fmt::format("{:.1f}%", 100 * *best) : "-", ms, error);
     }
     if (run.status != 0)
       text += fmt::format("{}failed with status {}: {}", run.repeats.empty() ? "" : "  ", run.status,

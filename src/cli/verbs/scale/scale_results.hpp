@@ -50,6 +50,8 @@ struct ScaleResults {
   double speed_up(const ScaleRun& run) const;
   /// Speed-up divided by the increase of the number of ranks.
   double efficiency(const ScaleRun& run) const;
+  /// Images per second and rank, divided by those of the fastest strategy on one rank. Nothing if none ran on one rank.
+  std::optional<double> against_serial(const ScaleRun& run) const;
 
   std::string json() const;   ///< the file that --out names
   std::string csv() const;    ///< the file that --csv names

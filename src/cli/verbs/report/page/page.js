@@ -37,6 +37,7 @@ function scaleSection(parent, content) {
     {title: "images/s", value: (r) => r.images_per_second, show: show.count},
     {title: "speed-up", value: (r) => r.speed_up, show: show.ratio},
     {title: "efficiency", value: (r) => r.efficiency, show: show.percent},
+    {title: "vs best serial", value: (r) => r.against_serial, show: show.percent},
     {title: "predicted", value: (r) => r.predicted, show: show.time}, {title: "error", value: error, show: show.signed},
   ];
   const problem = (run) => run.status ? `status ${run.status}: ${run.message || ""}` : null;
