@@ -21,6 +21,7 @@
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/cost/explain_cost.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/leaving_bytes.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/plan.hpp"
 #include "partita/strategies/plan/traffic.hpp"

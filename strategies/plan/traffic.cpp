@@ -94,28 +94,32 @@ double sent_bytes(const Plan& plan, const PlannedTraffic& item, int rank) {
   return (item.verb == Verb::all_reduce ? 2 : 1) * (ranks - 1) / ranks * bytes;
 }
 
-RankTraffic rank_traffic(const StepProgram& program, int rank) {
-  RankTraffic total;
+void each_traffic(const StepProgram& program, int rank, const std::function<void(const PlannedTraffic&)>& visit) {
   std::optional<OpTraffic> traffic;  // of successive operations of one layer
   const LayerPlan* of = nullptr;
-  const auto add_to_total = [&] {
+  const auto visit_all = [&] {
     if (!traffic) return;
-    for (const auto& item : traffic->list()) {
-      total.counted += item.traffic;
-      total.sent += sent_bytes(program.plan(), item, rank);
-    }
+    for (const auto& item : traffic->list()) visit(item);
   };
   each_sending_op(program, [&](int layer, const LayerOp& op) {
     const LayerPlan* next = &(*op.layers)[layer];
     if (is_silent(*next, op.op)) return;
     if (next != of) {
-      add_to_total();
+      visit_all();
       of = next;
       traffic.emplace(program.plan(), *next, layer, op.replica, rank);
     }
     traffic->add(op.op, op.times);
   });
-  add_to_total();
+  visit_all();
+}
+
+RankTraffic rank_traffic(const StepProgram& program, int rank) {
+  RankTraffic total;
+  each_traffic(program, rank, [&](const PlannedTraffic& item) {
+    total.counted += item.traffic;
+    total.sent += sent_bytes(program.plan(), item, rank);
+  });
   return total;
 }
 

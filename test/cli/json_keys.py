@@ -75,7 +75,9 @@ def documents():
             MACHINES / "dgx-a100.toml", "--json", "channels.json")
     partita("explain", "--batch", "8", "--evaluation", "--json", "evaluated.json")
     partita("explain", *tokens[:12], "--batch", "8", "--grid", "l=2", "--rule", "*: L@l", "--json", "ring.json")
-    written["explain"] = [read_json(f"{name}.json") for name in ("explain", "channels", "evaluated", "ring")]
+    partita("explain", "--batch", "16", "--grid", "data=16", "--rule", "*: N@data", "--machine",
+            MACHINES / "dgx-a100.toml", "--json", "nodes.json")
+    written["explain"] = [read_json(f"{name}.json") for name in ("explain", "channels", "evaluated", "ring", "nodes")]
     partita("compare", "--ranks", "1", "2", "3", "--grid", "data={} y=2", "--rule", "*: N@data H@y", "--json", "n.json")
     written["curves"] = [read_json("n.json")]
     written["schedule"] = [json.loads(partita("schedule", "--kind", "chimera", "--json", "/dev/stdout").out)]

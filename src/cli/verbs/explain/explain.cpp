@@ -3,6 +3,7 @@
 #include "partita/strategies/cost/estimate.hpp"
 #include "partita/strategies/cost/explain_cost.hpp"
 #include "partita/strategies/plan/bind.hpp"
+#include "partita/strategies/plan/leaving_bytes.hpp"
 #include "partita/strategies/plan/memory.hpp"
 #include "partita/strategies/plan/traffic.hpp"
 #include "partita/train/kernels/kernel.hpp"
@@ -379,6 +380,29 @@ void print_taken(const Plan& plan, const MemoryPeak& memory, Index limit, int ra
                  : "");
 }
 
+/// Returns the ranks of one of the machine's nodes; 0 if it has no others, or the plan fits into one.
+int ranks_of_node(const Plan& plan, const Machine& machine) {
+  const auto ranks = static_cast<int>(machine.levels.front().ranks.value);
+  return machine.levels.size() > 1 && plan.ranks() > ranks ? ranks : 0;
+}
+
+std::vector<LeavingBytes> leaving_bytes_of(const Plan& plan, const Machine& machine, int rank) {
+  const int ranks = ranks_of_node(plan, machine);
+  return ranks > 0 ? leaving_bytes(plan, rank, ranks) : std::vector<LeavingBytes>();
+}
+
+/// Says what of each axis leaves the rank's node. The order of the grid's axes decides it.
+void print_leaving(const Plan& plan, const Machine& machine, const std::vector<LeavingBytes>& all, int rank) {
+  const int ranks = ranks_of_node(plan, machine);
+  if (ranks == 0) return;
+  const int first = rank / ranks * ranks;
+  std::string text;
+  for (const auto& [along, bytes] : all)
+    text += fmt::format("{}{} along {}", text.empty() ? "" : ", ", print_bytes(static_cast<Index>(bytes)), along);
+  fmt::print("leaves the {} of ranks {} to {} per step: {}\n", machine.levels.front().name, first,
+             std::min(first + ranks, plan.ranks()) - 1, text.empty() ? "nothing" : text);
+}
+
 int explain(const ExplainOptions& options, const ModelFactory& factory) {
   check_writable({{"--svg", options.svg}, {"--json", options.json, FileKind::json}}, strategy_files(options));
   const bool on_card = options.device.name != "cpu";
@@ -404,6 +428,8 @@ int explain(const ExplainOptions& options, const ModelFactory& factory) {
   const Traffic traffic = rank_traffic(plan, options.rank).counted;
   fmt::print("\ntotal per step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages,
              print_bytes(traffic.bytes), traffic.bytes, options.rank);
+  const auto leaves_node = leaving_bytes_of(plan, files.machine, options.rank);
+  print_leaving(plan, files.machine, leaves_node, options.rank);
   const MemoryPeak memory = peak_memory(plan, options.rank);
   fmt::print("peak memory: {} ({} bytes); peaks by class: {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());
@@ -414,9 +440,9 @@ int explain(const ExplainOptions& options, const ModelFactory& factory) {
     print_price(plan, *cost, files, asked, options);
   }
   if (!options.json.empty())
-    write_text(
-        "--json", options.json,
-        print_json(to_json(Explained{plan, options.rank, std::move(notes), files.machine.name, std::move(cost)})));
+    write_text("--json", options.json,
+               print_json(to_json(
+                   Explained{plan, options.rank, std::move(notes), files.machine.name, leaves_node, std::move(cost)})));
   if (on_card) {
     print_use_of_cudnn(plan, properties, options);
     print_attention_of_cudnn(plan, options);

@@ -123,9 +123,11 @@ Json to_json(const Explained& of) {
             {"seconds", of.cost ? Json(of.cost->seconds) : Json()},
             {"messages", traffic.messages},
             {"bytes", traffic.bytes},
+            {"leaves_node", Json::array()},
             {"operations", rank_flops(plan, of.rank)},
             {"memory", {{"predicted", memory.total}, {"classes", to_json(memory.each)}}},
             {"layers", Json::array()}};
+  for (const auto& [along, bytes] : of.leaves_node) json["leaves_node"].push_back({{"along", along}, {"bytes", bytes}});
   for (int layer = 0; layer < static_cast<int>(plan.layers.size()); ++layer)
     json["layers"].push_back(layer_of(of, layer));
   return json;

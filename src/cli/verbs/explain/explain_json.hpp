@@ -1,6 +1,7 @@
 #pragma once
 
 #include "partita/strategies/cost/estimate.hpp"
+#include "partita/strategies/plan/leaving_bytes.hpp"
 #include "src/cli/files/json.hpp"
 
 #include <optional>
@@ -14,8 +15,9 @@ struct Explained {
   const Plan& plan;
   int rank = 0;  ///< of the world: messages, bytes and memory are those of this rank
   std::vector<std::string> notes;
-  std::string machine;       ///< name of the machine
-  std::optional<Cost> cost;  ///< of a training step
+  std::string machine;                    ///< name of the machine
+  std::vector<LeavingBytes> leaves_node;  ///< by the node of the rank; empty if the machine has one node
+  std::optional<Cost> cost;               ///< of a training step
 };
 
 /// Returns it as JSON, by docs/json.md.
