@@ -12,8 +12,7 @@ namespace {
 
 /// How the group of a rank along some axes lies over nodes.
 struct Spread {
-  int ranks = 0;   // of the group
-  int inside = 0;  // of them in the rank's node
+  int inside = 0;  // ranks of the group in the rank's node
   int nodes = 0;
 };
 
@@ -58,7 +57,6 @@ class LeavingRank {
     const auto bytes = static_cast<double>(item.traffic.bytes);
     if (const auto other = other_rank(plan_, item, rank_)) return leaves(*other) ? bytes : 0;
     const Spread& spread = over_nodes(item.axes);
-    if (item.verb == Verb::all_to_all) return bytes * (spread.ranks - spread.inside) / spread.ranks;
     const int times = item.verb == Verb::all_reduce ? 2 : 1;
     return times * bytes * (spread.nodes - 1) / spread.nodes / spread.inside;
   }
@@ -70,7 +68,6 @@ class LeavingRank {
     if (!fresh) return spread;
     std::set<int> nodes;
     const auto count = [&](int other) {
-      ++spread.ranks;
       spread.inside += leaves(other) ? 0 : 1;
       nodes.insert(node(other));
     };

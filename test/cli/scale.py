@@ -57,6 +57,8 @@ def strong():
     check("the CSV file has the same rows", [(row["strategy"], int(row["ranks"]), float(row["seconds"]))
                                              for row in rows] == [(run["strategy"], run["ranks"], run["seconds"])
                                                                   for run in runs])
+    check("its last columns too", [(float(row["against_serial"]), row["predicted"], row["error"], row["status"])
+                                   for row in rows] == [(run["against_serial"], "", "", "0") for run in runs], rows)
     check("no other files are left", sorted(os.listdir()) == ["r.csv", "r.json"])
     again = scale(*SMALL, "--ranks", "1", "2", "--repeats", "2", *out)
     check("none is run twice", "4 of 4 runs" in again.err and "run 1" not in again.err and

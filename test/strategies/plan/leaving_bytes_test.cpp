@@ -49,6 +49,19 @@ TEST(LeavingBytes, StagesSendAcrossNodes) {
   EXPECT_EQ(total(leaving_bytes(plan, 0, 4)), 0);
 }
 
+// With chimera each stage has a replica of every layer: rank 0 sums 1280 bytes of gradients with rank 2, and 1 with
+// 3. Each rank sends the output of an image, and its gradient, to the same peer.
+TEST(LeavingBytes, ReplicasSumAcrossNodes) {
+  Strategy strategy("data=2");
+  strategy.layer("*", {.output = "N@data"});
+  const Plan plan =
+      bound(two_convolutions(), strategy.group({"in", "a"}).group({"b", "loss"}).schedule("chimera", 2), 4);
+  const int image = 8 * 8 * 4 * 4;  // bytes
+  EXPECT_EQ(print(leaving_bytes(plan, 0, 2)), fmt::format("stages {}", 2 * (2 * image + 1280) + 16));
+  // Of three ranks in a node, rank 1 has its peer outside, and rank 2 the other rank of its stage.
+  EXPECT_EQ(print(leaving_bytes(plan, 0, 3)), fmt::format("stages {}, data 1296", 2 * image + 1280 + 16));
+}
+
 TEST(LeavingBytes, OfANodeOfOneRankAreWhatItSends) {
   for (const auto& [grid, output] : std::initializer_list<std::pair<const char*, const char*>>{
            {"data=2 y=3", "N@data H@y"}, {"c=3 data=2", "N@data C@c"}, {"x=2 y=2", "H@y W@x"}}) {

@@ -386,21 +386,18 @@ int ranks_of_node(const Plan& plan, const Machine& machine) {
   return machine.levels.size() > 1 && plan.ranks() > ranks ? ranks : 0;
 }
 
-std::vector<LeavingBytes> leaving_bytes_of(const Plan& plan, const Machine& machine, int rank) {
+/// Says what of each axis leaves the rank's node, and returns it. The order of the grid's axes decides it.
+std::vector<LeavingBytes> print_leaving(const Plan& plan, const Machine& machine, int rank) {
   const int ranks = ranks_of_node(plan, machine);
-  return ranks > 0 ? leaving_bytes(plan, rank, ranks) : std::vector<LeavingBytes>();
-}
-
-/// Says what of each axis leaves the rank's node. The order of the grid's axes decides it.
-void print_leaving(const Plan& plan, const Machine& machine, const std::vector<LeavingBytes>& all, int rank) {
-  const int ranks = ranks_of_node(plan, machine);
-  if (ranks == 0) return;
+  if (ranks == 0) return {};
+  auto all = leaving_bytes(plan, rank, ranks);
   const int first = rank / ranks * ranks;
   std::string text;
   for (const auto& [along, bytes] : all)
     text += fmt::format("{}{} along {}", text.empty() ? "" : ", ", print_bytes(static_cast<Index>(bytes)), along);
   fmt::print("leaves the {} of ranks {} to {} per step: {}\n", machine.levels.front().name, first,
              std::min(first + ranks, plan.ranks()) - 1, text.empty() ? "nothing" : text);
+  return all;
 }
 
 int explain(const ExplainOptions& options, const ModelFactory& factory) {
@@ -428,8 +425,7 @@ int explain(const ExplainOptions& options, const ModelFactory& factory) {
   const Traffic traffic = rank_traffic(plan, options.rank).counted;
   fmt::print("\ntotal per step: {} messages, {} ({} bytes) from rank {}\n", traffic.messages,
              print_bytes(traffic.bytes), traffic.bytes, options.rank);
-  const auto leaves_node = leaving_bytes_of(plan, files.machine, options.rank);
-  print_leaving(plan, files.machine, leaves_node, options.rank);
+  auto leaves_node = print_leaving(plan, files.machine, options.rank);
   const MemoryPeak memory = peak_memory(plan, options.rank);
   fmt::print("peak memory: {} ({} bytes); peaks by class: {}\n", print_bytes(memory.total), memory.total,
              memory.each.print());
@@ -441,8 +437,8 @@ int explain(const ExplainOptions& options, const ModelFactory& factory) {
   }
   if (!options.json.empty())
     write_text("--json", options.json,
-               print_json(to_json(
-                   Explained{plan, options.rank, std::move(notes), files.machine.name, leaves_node, std::move(cost)})));
+               print_json(to_json(Explained{plan, options.rank, std::move(notes), files.machine.name,
+                                            std::move(leaves_node), std::move(cost)})));
   if (on_card) {
     print_use_of_cudnn(plan, properties, options);
     print_attention_of_cudnn(plan, options);

@@ -16,7 +16,7 @@ struct Explained {
   int rank = 0;  ///< of the world: messages, bytes and memory are those of this rank
   std::vector<std::string> notes;
   std::string machine;                    ///< name of the machine
-  std::vector<LeavingBytes> leaves_node;  ///< by the node of the rank; empty if the machine has one node
+  std::vector<LeavingBytes> leaves_node;  ///< by the node of the rank; empty if nothing leaves it
   std::optional<Cost> cost;               ///< of a training step
 };
 

@@ -185,9 +185,8 @@ std::string ScaleResults::difference(const ScaleResults& here) const {
 
 std::string ScaleResults::csv() const {
   std::string text =
-      "strategy,ranks,batch,seconds,spread,repeats,images_per_second,speed_up,efficiency,against_serial,predicted,"
-      "error,"
-      "status\n";
+      "strategy,ranks,batch,seconds,spread,repeats,images_per_second,speed_up,efficiency,against_serial,"
+      "predicted,error,status\n";
   for (const auto& run : runs) {
     text += fmt::format("{},{},{},", field(run.strategy), run.ranks, run.batch);
     std::string repeats_text;
